@@ -141,17 +141,18 @@ class Cluster:
         *,
         params: dict[str, Any] | None = None,
         runtimes: dict[str, str] | None = None,
+        node: str | None = None,
     ) -> Workflow:
         """Run the jobs of a file, each when those that it requires have ended: all, or none if one is refused.
 
         In place of a file, a dict with the same keys; its paths are relative to the current folder. `params` set
-        parameters of the file, `runtimes` name envs for its runtimes. Raises UsageError with all mistakes and their
-        places, and Refused if a job can never run.
+        parameters of the file, `runtimes` name envs for its runtimes. All jobs run on `node`, if there
+        is one. Raises UsageError with all mistakes and their places, and Refused if a job can never run.
         """
         from agentless.client.files.workflow_file import workflow_of  # noqa: PLC0415 - only for workflows
         from agentless.client.workflows import request_of, uploaded, with_starts  # noqa: PLC0415 - likewise
 
-        asked, text = workflow_of(source, params or {}, runtimes or {})
+        asked, text = workflow_of(source, params or {}, runtimes or {}, node)
         for note in asked.notes:
             _log.warning("%s", note)
         asked = uploaded(self._client, asked, lambda words: _log.info("%s", words))

@@ -71,6 +71,11 @@ def nodes(incomplete: str) -> _Found:
     )
 
 
+def clusters(incomplete: str) -> _Found:
+    """Names of clusters, each with its state."""
+    return _offered(((each["name"], f"cluster, {each['state']}") for each in _ask("/v1/clusters")), incomplete)
+
+
 def envs(incomplete: str) -> _Found:
     """Names of envs and, after a colon, their versions."""
     found: list[tuple[str | None, str]] = []
@@ -91,8 +96,7 @@ def targets(incomplete: str) -> _Found:
     """Nodes and clusters, and after `::` the free GPUs of a node."""
     node, colons, _ = incomplete.partition("::")
     if not colons:
-        clusters = ((each["name"], f"cluster, {each['state']}") for each in _ask("/v1/clusters"))
-        return [*nodes(incomplete), *_offered(clusters, incomplete)]
+        return [*nodes(incomplete), *clusters(incomplete)]
     free = [gpu for gpu in _ask("/v1/gpus") if gpu["node"] == node and gpu["state"] == "free"]
     return _offered(((f"{node}::{gpu_number(gpu)}", f"{gpu['name']}, free") for gpu in free), "")
 

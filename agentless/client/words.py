@@ -116,7 +116,7 @@ def program_words(process: dict[str, Any]) -> str:
 def where(task: dict[str, Any]) -> str:
     """The node and GPUs, like `node1::0,1`; what a task asks for if it has none, or never had any."""
     if task["node"] is None or job_of(task) or (task["state"] in (*WAITING, "cancelled") and not task["gpu_uuids"]):
-        return short_target(task["target"])
+        return short_target(task["target"]) + _on_nodes(task)
     return place(task["node"], task["gpus"] if task["gpu_uuids"] else ())
 
 
@@ -200,7 +200,16 @@ def whole(task: dict[str, Any], tasks: Iterable[dict[str, Any]]) -> dict[str, An
 def asked_for(task: dict[str, Any]) -> str:
     """Its target; of a member of a gang also how many nodes it is on, unless each member has a target of its own."""
     target = short_target(task["target"])
-    return f"{target} on {task['gang']['size']} nodes" if task.get("gang") and "::" not in target else target
+    return (
+        f"{target} on {task['gang']['size']} nodes"
+        if task.get("gang") and "::" not in target
+        else target + _on_nodes(task)
+    )
+
+
+def _on_nodes(task: dict[str, Any]) -> str:
+    """On how many nodes the job of a task is, after its target; empty for one node."""
+    return f" on {nodes} nodes" if (nodes := task.get("job_nodes", 1)) > 1 else ""
 
 
 def _mates(task: dict[str, Any], tasks: Iterable[dict[str, Any]]) -> dict[int, dict[str, Any]]:
@@ -268,6 +277,7 @@ _HAPPENED = {
     "not-started": "Not started", "snapshot-saved": "Snapshot saved", "snapshot-failed": "Snapshot failed",
     "resized": "Resized", "replaced": "In a new container", "stops-soon": "Stops soon", "goes-on": "Used again",
     "terms-changed": "Terms changed", "preempts": "Preempts others", "place-lost": "Place not free in time",
+    "handed-over": "Handed over",
     "requeued": "Back in the queue", "asker-ended": "Place not needed any more",
     "removed": "Removed",
 }  # fmt: skip
@@ -279,6 +289,8 @@ def happened(event: dict[str, Any]) -> str:
     words = _HAPPENED.get(name, name.replace("-", " ").capitalize())
     if name == "assigned":
         return f"{words} to {where(task)}"
+    if name == "handed-over":
+        return f"{words} to {task['node']}"
     if name == "job-queued" and why(task).startswith("job "):
         return f"In the queue of {task['node']} as {why(task)}"
     ends = task["ended_at"] is not None and name not in ("retried", "removed", "gave-up")

@@ -49,6 +49,7 @@ from agentless.controller.notify.notifier import Notifier
 from agentless.controller.ownership import Ownership
 from agentless.controller.periodic import PeriodicJob, do_all
 from agentless.controller.scheduling.idle import IdleWatch
+from agentless.controller.scheduling.overflows import Overflows
 from agentless.controller.scheduling.preemption import Preemption
 from agentless.controller.scheduling.queue import Queue
 from agentless.controller.scheduling.reservations import Reservations
@@ -70,6 +71,7 @@ from agentless.controller.submit.admission import Admission
 from agentless.controller.submit.answers import Answers
 from agentless.controller.submit.builder import TaskBuilder
 from agentless.controller.submit.submission import Submission
+from agentless.controller.tasks.awaited_jobs import AwaitedJobs
 from agentless.controller.tasks.carried_workflows import CarriedWorkflows
 from agentless.controller.tasks.commands import TaskCommands
 from agentless.controller.tasks.containers import Containers
@@ -203,7 +205,8 @@ class Controller:
         self.expected_outputs = ExpectedOutputs(outputs, self.tasks, self.nodes, self.bus)
         self.arrivals = Arrivals(self.expected_outputs, self.tasks, self.bus)
         self.prerequisites = Prerequisites(self.tasks, self.arrivals, self.bus)
-        self.queue = Queue(self.tasks, self.nodes, self.prerequisites, self.run_history, clock)
+        self.overflows = Overflows(self.nodes, clock)
+        self.queue = Queue(self.tasks, self.nodes, self.prerequisites, self.run_history, self.overflows, clock)
         self.views = TaskViews(self.tasks, self.nodes, self.queue, self.expected_outputs, clock)
         self.gpu_views = GpuViews(self.tasks, clock)
 
@@ -255,10 +258,13 @@ class Controller:
         self.launcher = Launcher(nodes, ledger, self.reconciler, preparation, bus, clock)
         members = MemberNodes(nodes, ledger, self.launcher, self._renderer)
         self.starts = Starts(self.launcher, members, self.reconciler, ledger, bus, clock)
-        self.scheduler = Scheduler(self.queue, nodes, ledger, lookup, self.starts, bus)
+        self.scheduler = Scheduler(self.queue, self.overflows, nodes, ledger, lookup, self.starts, bus)
+        self.awaited_jobs = AwaitedJobs(ledger, self.prerequisites, bus, clock)
         self.dependencies = Dependencies(ledger, lookup, self.prerequisites, bus, clock)
-        self.builder = TaskBuilder(nodes, self.envs, self.volumes, self._vendors, self.dependencies, clock)
-        admission = Admission(nodes, ledger, self.dependencies, self.expected_outputs, clock)
+        self.builder = TaskBuilder(
+            nodes, self.envs, self.volumes, self._vendors, self.dependencies, self.overflows, clock
+        )
+        admission = Admission(nodes, self.overflows, ledger, self.dependencies, self.expected_outputs, clock)
         answers = Answers(self.starts, self.scheduler, tasks, lookup, self.views, bus)
         self.submission = Submission(self.builder, admission, answers, self.queue, nodes, self.uploads)
 
@@ -325,6 +331,7 @@ class Controller:
             PeriodicJob("volumes", self.volumes.flush),
             PeriodicJob("lost tasks", self.reconciler.lose_silent),
             PeriodicJob("dependencies", self.dependencies.tick),
+            PeriodicJob("dependencies of clusters", self.awaited_jobs.tick),
             PeriodicJob("workflows", self.workflow_failures.tick),
             PeriodicJob("artifacts", self.arrivals.tick),
             PeriodicJob("reservations", self.reservations.tick),
@@ -345,6 +352,7 @@ class Controller:
         live = len(self.tasks.live)
         self.ledger.note("started", f"version {__version__}, {live} live tasks, process {os.getpid()}")
         self.retention.start()
+        self.awaited_jobs.start()
         self.dependencies.start()
         self.scheduler.start()
         self.workflow_failures.start()
@@ -390,8 +398,8 @@ class Controller:
     async def _follow(self, inventory: Inventory) -> None:
         """Put a new version of the inventory in force."""
         for part in (
-            self.queue, self.run_history, self.retention, self.health, self.exclusions, self.idle, self.builder,
-            self.moves, self.notifier,
+            self.overflows, self.queue, self.run_history, self.retention, self.health, self.exclusions, self.idle,
+            self.builder, self.moves, self.notifier,
         ):  # fmt: skip
             part.on_inventory(inventory)
         await self.nodes.follow(inventory, self._link, self._cluster_link)

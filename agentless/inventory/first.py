@@ -58,6 +58,7 @@ defaults:
 # Slurm clusters by name: `agentless submit hpc 2xA100 -- python train.py` is a job there.
 # clusters:
 #   hpc: {{host: login1, engine: slurm, partition: gpu}}
+# overflow: [hpc]                     # for tasks that would wait longer than 30min for the nodes
 
 # Nodes by name: `agentless submit NAME::0 -- nvidia-smi` runs on GPU 0 of node NAME.
 # Delete the machines that must not run tasks. Where slurmd runs, none does unless the node has `allow: slurm`.

@@ -11,7 +11,7 @@ import re
 import shlex
 import stat
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
@@ -34,6 +34,7 @@ from agentless.inventory.schema import (
     Kept,
     Node,
     Notify,
+    Overflowing,
     Queue,
     Unlisted,
 )
@@ -44,7 +45,9 @@ from agentless.model.nodes.node import DESKTOP_BELOW, DESKTOP_PROGRAMS, ForeignP
 from agentless.model.nodes.node_record import HealthPolicy
 from agentless.model.nodes.slurm import SlurmCluster
 from agentless.model.notify import KINDS, NotifyTarget
+from agentless.model.scheduling.overflow import Overflow
 from agentless.model.tasks.retention import Keep
+from agentless.model.text import enumerated
 from agentless.model.usage.idle import IdlePolicy
 from agentless.rules.usage.fair_share import HALF_LIFE
 
@@ -93,6 +96,7 @@ class Inventory:
     metrics: Address | None
     notify: Mapping[str, NotifyTarget]
     clusters: Mapping[str, NodeConfig]
+    overflow: Overflow
 
 
 def load(path: Path) -> Inventory:
@@ -130,6 +134,7 @@ def load(path: Path) -> Inventory:
         metrics=file.metrics,
         notify=MappingProxyType({name: _target(name, each, path) for name, each in (file.notify or {}).items()}),
         clusters=MappingProxyType({name: _cluster(name, each, path) for name, each in (file.clusters or {}).items()}),
+        overflow=_overflow(file.overflow or Overflowing()),
     )
 
 
@@ -180,6 +185,11 @@ def _cluster(name: str, keys: Cluster, path: Path) -> NodeConfig:
     slurm = {key: getattr(keys, key) for key in ("partition", "account", "qos", "folder", "container")}
     config = SlurmCluster(**{key: value for key, value in slurm.items() if value is not None})
     return NodeConfig(name=name, slurm=config, **{"host": name, **known})
+
+
+def _overflow(keys: Overflowing) -> Overflow:
+    written = Overflow(tuple(dict.fromkeys(keys.clusters or ())))
+    return replace(written, after=keys.after) if keys.after else written
 
 
 def _config(name: str, node: Node, defaults: Defaults, path: Path) -> NodeConfig:
@@ -272,12 +282,22 @@ def _mapping(value: object) -> dict[str, object]:
 
 
 def _clusters(marked: Marked) -> Iterator[Mistake]:
-    """Clusters with the name of a node, which targets could mean either; no node although there is no cluster."""
+    """Clusters with the name of a node, which targets could mean either; no node although there is no cluster.
+
+    Names of clusters that are none, too.
+    """
     file = _mapping(marked.data)
     clusters, nodes = _mapping(file.get("clusters")), file.get("nodes")
     for name in [name for name in clusters if name in _mapping(nodes)][: MAX_MISTAKES + 1]:
         where = ("clusters", name)
         yield Mistake(*marked.keys[where], where, "is the name of a node, too; rename one of them")
+    overflow = file.get("overflow")
+    at: Where = ("overflow",) if isinstance(overflow, list) else ("overflow", "clusters")
+    names = overflow if isinstance(overflow, list) else _mapping(overflow).get("clusters")
+    for number, name in enumerate(names if isinstance(names, list) else ()):
+        if isinstance(name, str) and name not in clusters:
+            place = marked.values[*at, number]
+            yield Mistake(*place, (*at, number), f"no cluster {shown(name)} below clusters:{_nearest(name, clusters)}")
     if nodes == {} and not clusters:
         yield Mistake(*marked.values[("nodes",)], ("nodes",), f"is empty; {_A_NODE}")
 
@@ -285,6 +305,8 @@ def _clusters(marked: Marked) -> Iterator[Mistake]:
 def _problem(detail: ErrorDetails, marked: Marked) -> Mistake:
     """An error of Pydantic as a mistake, with its place in the file."""
     where: Where = tuple(part for part in detail["loc"] if part != "[key]")
+    if where[:2] == ("overflow", "clusters") and where[:2] not in marked.values:
+        where = ("overflow", *where[2:])  # the clusters alone
     at_key = detail["type"] == "extra_forbidden" or "[key]" in detail["loc"]
     place = (marked.keys if at_key else marked.values).get(where, (1, 1))
     return Mistake(*place, where, _sentence(detail, where))
@@ -309,7 +331,7 @@ def _sentence(detail: ErrorDetails, where: Where) -> str:
         case "model_type" if not where and value is None:
             return "the file is empty; create one with: agentless init --force"
         case "model_type" if not where:
-            wanted = "it must have the keys version, defaults, keep, queue, health, idle, notify, metrics and nodes"
+            wanted = f"it must have the keys {enumerated(InventoryFile.model_fields)}"
             return f"the file holds {shown(value)}; {wanted}"
         case "model_type" if where == ("keep",):
             return is_now + "must be a mapping, like {containers: 24h}"
@@ -317,6 +339,10 @@ def _sentence(detail: ErrorDetails, where: Where) -> str:
             return is_now + "must be a mapping, like {policy: spread}"
         case "model_type" if where == ("health",):
             return is_now + "must be a mapping, like {temperature: 90}"
+        case "model_type" if where == ("overflow",):
+            return is_now + "must be a list of clusters, like [hpc], or a mapping, like {clusters: [hpc], after: 30min}"
+        case "list_type" if where == ("overflow", "clusters"):
+            return is_now + "must be a list of clusters, like [hpc]"
         case "model_type" if where == ("idle",):
             return is_now + "must be a mapping, like {report: 30min}"
         case "model_type" if where[0] == "notify":
@@ -372,6 +398,7 @@ def _model(where: Where) -> type[BaseModel]:
         "queue": Queue,
         "health": Health,
         "idle": Idle,
+        "overflow": Overflowing,
     }
     return models.get(str(where[0]), Node)
 

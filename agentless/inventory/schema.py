@@ -520,6 +520,30 @@ class Cluster(BaseModel):
     )
 
 
+class Overflowing(BaseModel):
+    """The clusters that take tasks which no node can start in time."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    clusters: list[str] | None = Field(
+        default=None,
+        description="Names of clusters: the first that can take a task gets it. Default: those that the task names "
+        "with --overflow.",
+    )
+    after: _Duration | None = Field(
+        default=None,
+        description="Expected waiting from which on a task goes to a cluster. Default: 30min.",
+    )
+
+
+def _overflow(written: object) -> object:
+    """Names alone are the clusters."""
+    return {"clusters": written} if isinstance(written, list) else written
+
+
+_Overflow = Annotated[Overflowing | None, BeforeValidator(_overflow, json_schema_input_type=list[str] | Overflowing)]
+
+
 class Kept(BaseModel):
     """How long agentless keeps containers and logs of ended tasks."""
 
@@ -686,6 +710,11 @@ class InventoryFile(BaseModel):
         default=None,
         description="Slurm clusters by name. Targets use the name, like hpc or hpc 2xA100.",
         json_schema_extra={"propertyNames": {"pattern": f"^{NODE_NAME.pattern}$"}},
+    )
+    overflow: _Overflow = Field(
+        default=None,
+        description="Clusters for tasks that would wait too long for nodes, like [hpc] or "
+        "{clusters: [hpc], after: 30min}.",
     )
     nodes: dict[Annotated[str, AfterValidator(_node_name)], Node | None] = Field(
         description="The machines by name. Targets use the name, like node1 in node1::0. May be {} beside clusters.",

@@ -55,7 +55,8 @@ class TaskView:
     `idle_since`: its GPUs are idle since then, if reported. `outputs` are copied when it ends. `foreign`: another
     controller or user started it, and all values are read from its labels; you can stop it. `workload` is `task`, or
     `vps` for one that stays. `ports` are those that a client forwards. `gang` is None for a task on one
-    node. It `requires` these ends of other tasks and of batches, and `waits_for` those that have not come yet.
+    node, and `job_nodes` is how many nodes its job has on a cluster. It `requires` these ends of other tasks and of
+    batches, and `waits_for` those that have not come yet.
     `job` is its name in the `workflow` of that id. `preemptible`: it gives way to tasks that need its place.
     `preemptions` is how many earlier tries were preempted, and `victims` are the tasks that were, for it.
     """
@@ -104,6 +105,7 @@ class TaskView:
     requires: tuple[Requirement, ...] = ()
     waits_for: tuple[Requirement, ...] = ()
     gang: GangView | None = None
+    job_nodes: int = 1
     workflow: str | None = None
     job: str | None = None
     preemptible: bool = False
@@ -302,6 +304,7 @@ class ClusterNodeView:
     """A compute node of a cluster, as the cluster has it. `gpus` are numbers by type, an empty one where it has none.
 
     `reason` is why an administrator has taken it out. `gpus_free` are those that a job could get. Memory is in MiB.
+    `as_of` is None if the cluster has just answered, else when it did so last.
     """
 
     name: str
@@ -314,6 +317,7 @@ class ClusterNodeView:
     memory_mib: int
     memory_used_mib: int
     gpus_free: int = 0
+    as_of: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -209,6 +209,12 @@ class ClusterEngine(Engine, Protocol):
     def parse_scripts(self, result: Result) -> dict[str, dict[str, str]]:
         """The labels of tasks in the answer, by task; raises RuntimeFailed."""
 
+    def carried_jobs(self, containers: Sequence[str]) -> Command:
+        """Read the workflows that the scripts of these jobs carry, too."""
+
+    def parse_carried(self, result: Result) -> dict[str, str]:
+        """The label of the jobs of a workflow, by the name of the job that carries it."""
+
     def with_labels(self, job: Container, labels: Mapping[str, str]) -> Container:
         """A job with the labels that its script carries, signed if their signature is."""
 

@@ -39,6 +39,10 @@ NOT_TYPED = {
     "agentless submit hpc 2xA100 --image nvcr.io/nvidia/pytorch:25.01-py3 --mount /data:/data:ro -- python train.py": (
         "tests/real/test_slurm.py"
     ),
+    "agentless submit 1xA100 --overflow hpc --image nvcr.io/nvidia/pytorch:25.01-py3 -- python train.py": (
+        "tests/real/test_slurm.py"
+    ),
+    "agentless explain 1xA100 --overflow hpc": "tests/real/test_slurm.py",
     "agentless gpus hpc": "tests/real/test_slurm.py",
     "agentless doctor hpc": "tests/real/test_slurm.py",
     "agentless doctor hpc --run": "tests/real/test_slurm.py",

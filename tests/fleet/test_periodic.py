@@ -19,6 +19,7 @@ JOBS = (
     "volumes",
     "lost tasks",
     "dependencies",
+    "dependencies of clusters",
     "workflows",
     "artifacts",
     "reservations",

@@ -158,6 +158,16 @@ class Slurm:
         self._held.callback(again.wait)
         self._wait_until("slurmctld answers", lambda: "is UP" in self.run("scontrol", "ping"))
 
+    @contextlib.contextmanager
+    def frozen_controller(self) -> Iterator[None]:
+        """Inside, slurmctld takes connections and answers nothing."""
+        pid = int(self._folder.joinpath("slurmctld.pid").read_text())
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
     def __enter__(self) -> Self:
         try:
             self._write()

@@ -114,7 +114,7 @@ def test_what_is_changed_of_textuals_themes_is_there():
     assert {theme.name for theme in THEMES} - {"high-contrast"} <= BUILTIN_THEMES.keys()
 
 
-TEXTS = ("good", "warn", "bad", "odd", "held", "dim", "util", "mem", "warm", "axis", "chosen",
+TEXTS = ("good", "warn", "bad", "odd", "held", "dim", "util", "mem", "warm", "sick", "axis", "chosen",
          *(f"{kind}{level}" for kind in ("use", "heat") for level in range(5)))  # fmt: skip
 
 

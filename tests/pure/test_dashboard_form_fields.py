@@ -78,6 +78,7 @@ VALUES: dict[str, st.SearchStrategy] = {
     "name": NAMES,
     "label": PAIRS,
     "owner": NAMES,
+    "overflow": st.sampled_from(("hpc", "hpc,big", "none")),
 } | {
     name: some(st.sampled_from(option.choices[:4]))
     if name in ("retry_on", "notify")

@@ -15,7 +15,7 @@ from agentless.model.tasks.task import LIVE, STATES
 from agentless.tui.data.actions import ACTIONS, Target, applies
 from agentless.tui.data.cluster import TREND, ClusterState, natural
 from agentless.tui.widgets import look
-from agentless.tui.widgets.lines import Piece, _differences, fitted
+from agentless.tui.widgets.lines import Piece, _differences, fitted, folded
 
 RECORDED = json.loads((Path(__file__).parent / "data" / "dashboard" / "board.json").read_text())["line"]
 
@@ -87,16 +87,17 @@ def test_what_is_wrong_is_named_once():
 # -------------------------------------------------------------------------------- look
 
 
-@given(st.floats(0, 1), st.integers(1, 60))
-def test_a_bar_is_as_wide_as_it_should_be_and_as_long_as_its_share(share, width):
-    (filled, _), (rest, _) = look.bar(share, width, "good")
+@given(st.floats(0, 1), st.integers(1, 60), st.booleans())
+def test_a_bar_is_as_wide_as_it_should_be_and_as_long_as_its_share(share, width, thin):
+    (filled, _), (rest, _) = look.bar(share, width, "good", thin=thin)
+    assert not set(filled) & set(rest)  # to be told apart without colors
     assert len(filled) + len(rest) == width
     assert abs(len(filled) - share * width) <= 1
 
 
 def test_what_is_not_known_is_no_empty_bar():
     assert look.bar(None, 4, "good") == [("····", "dim")]
-    assert look.bar(0.0, 4, "good") == [("", "good"), ("────", "dim")]
+    assert look.bar(0.0, 4, "good") == [("", "good"), ("░░░░", "track")]
 
 
 @given(st.lists(st.none() | st.floats(0, 100), max_size=300), st.integers(0, 50))
@@ -200,3 +201,11 @@ def test_no_key_has_two_meanings_at_once(workload, state):
     target = Target({"state": state, "workload": workload, "ended_at": ended}, {"drained": True, "state": "drained"})
     keys = [act.key for act in ACTIONS if applies(act.name, target)]
     assert len(set(keys)) == len(keys)
+
+
+@given(st.text(max_size=60), st.integers(2, 20), st.integers(1, 4))
+def test_any_words_are_folded_into_lines_that_fit_and_what_is_missing_is_said(text, width, most):
+    lines, whole = folded(text, width, most), folded(text, width, 100)
+    assert all(cell_len(line) <= width and line.isprintable() for line in lines)
+    assert lines == whole or (len(lines) == most < len(whole) and lines[-1].endswith("…"))
+    assert "".join(whole).replace(" ", "") == "".join(fitted(text, 1000).split())

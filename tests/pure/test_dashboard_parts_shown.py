@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from textual import events
 from textual.binding import Binding
 
 from agentless.tui.app import SEEN, Dashboard
 from agentless.tui.data import log_source
 from agentless.tui.data.actions import ACTIONS, Target, about, details
 from agentless.tui.data.log_source import SpooledLog
+from agentless.tui.screens.ask import Ask
 from agentless.tui.screens.details.batch import BatchScreen
 from agentless.tui.screens.details.task import TaskDetails
 from agentless.tui.screens.logs.pane import LogPane
@@ -26,6 +28,7 @@ from agentless.tui.widgets.curves import Curves
 from agentless.tui.widgets.log_lines import Log
 from agentless.tui.widgets.table import Body
 from tests.fleet.eyes import Eyes
+from tests.pure.scene import cluster as scene
 from tests.pure.test_dashboard_views import (
     FAILED,
     NODE,
@@ -38,6 +41,7 @@ from tests.pure.test_dashboard_views import (
     over,
     tasks,
 )
+from tests.pure.walk import OPENED, dashboard, settle
 
 BY_NAME = {act.name: act for act in ACTIONS}
 
@@ -315,3 +319,32 @@ async def test_a_palette_that_is_closed_while_it_searches_does_not_end_the_dashb
         assert search.error is not None
         await eyes.press("4")
         await eyes.see("COMMAND")
+
+
+# ------------------------------------------------------------------------------- keys at once
+
+
+async def test_end_counts_although_what_it_is_for_is_still_loading():
+    async with dashboard(scene(3), (80, 12)) as eyes:
+        for name in ("gpu", "task", "usage", "workflow", "log"):
+            eyes.app.push_screen(OPENED[name](eyes.app))
+            eyes.app.post_message(events.Key("end", None))
+            await settle(eyes)
+            scrolled = [each for each in eyes.app.screen.query("*") if each.region.area and each.max_scroll_y]
+            assert [each.scroll_y == each.max_scroll_y for each in scrolled] == [True], name
+            await eyes.press("up")
+            assert scrolled[0].scroll_y < scrolled[0].max_scroll_y or name == "workflow"  # there the cursor moves
+            eyes.app.pop_screen()
+
+
+async def test_a_key_that_follows_an_answer_at_once_is_for_what_is_below_the_question():
+    async with over(tasks(RUNS)) as eyes:
+        app, answers = eyes.app, []
+        for answer, text in (("enter", ""), ("enter", "Message"), ("y", "")):
+            app.push_screen(TaskDetails(app.cluster, RUNS))
+            app.push_screen(Ask("Stop it?", effect="It ends.", verb="Stop", text=text), answers.append)
+            await eyes.see("Stop it?")
+            for key in (answer, "q"):
+                app.post_message(events.Key(key, key if len(key) == 1 else None))
+            await eyes.see(lambda: len(app.screen_stack) == 1)
+        assert answers == [None, "", ""]

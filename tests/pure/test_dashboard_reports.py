@@ -123,7 +123,7 @@ async def test_usage_is_bars_of_owners_and_a_curve_and_the_time_can_be_chosen():
     asked = []
     async with answered(RECORDED, {"/usage": lambda query: asked.append(query) or USAGE}) as eyes:
         await eyes.press("u")
-        await eyes.see("90.00 GPU-hours, 25.0% of 8 GPUs", "ann@laptop ━", "GPU-hours over time", "last 7 days")
+        await eyes.see("90.00 GPU-hours, 25.0% of 8 GPUs", "ann@laptop █", "GPU-hours over time", "last 7 days")
         assert "LENT" not in eyes.text
         await eyes.press("L", ">")
         await eyes.see("Usage by node, last 30 days")

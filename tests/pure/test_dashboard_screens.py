@@ -162,6 +162,18 @@ async def photographed(picture: Path, photograph: Path) -> None:
 # ------------------------------------------------------------------------------------------------ signs
 
 
+async def test_what_is_sick_who_uses_most_and_what_starts_next_is_seen_without_a_key(still):
+    """On a large screen, a terminal's usual sizes and a phone."""
+    async with dashboard(cluster(8), (200, 60)) as eyes:
+        for size in ((200, 60), (120, 40), (80, 24), (48, 40)):
+            await eyes.pilot.resize_terminal(*size)
+            await settle(eyes)
+            assert re.search(r"node6 (offline|.* 0/4  offline: no route)", eyes.text), size
+            assert "Most GPUs " in eyes.text
+            assert re.search(r" ann@laptop (█+▌?░+ )?6", eyes.text), size
+            assert re.search(r" alice sweep: 4 of .* next, in 24m 59s", eyes.text), size
+
+
 async def test_no_state_is_told_by_its_colour_alone(still):
     """Of the strips, where there is least room: the signs alone tell free, working, foreign and unhealthy apart."""
     async with dashboard(BOARD["line"], (80, 12)) as eyes:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import textwrap
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -25,7 +24,7 @@ from agentless.tui.screens.overview.map import ClusterMap
 from agentless.tui.screens.submit import SubmitForm
 from agentless.tui.screens.tasks import Tasks
 from agentless.tui.screens.view import _sorted
-from agentless.tui.widgets.lines import Lines, fitted
+from agentless.tui.widgets.lines import Lines, fitted, folded
 from tests.fleet.eyes import Eyes
 
 BOARD = json.loads((Path(__file__).parent / "data" / "dashboard" / "board.json").read_text())
@@ -252,18 +251,19 @@ async def test_a_batch_that_waits_for_one_reason_is_one_piece_of_news():
     batch = [{**WAITS, "id": f"b-{at}", "batch": "b", "position": at} for at in range(2, 215)]
     text = await drawn(tasks({**WAITS, "position": 1}, *batch), size=(80, 26))
     assert ": 213 of b pending" in text
+    assert "next, start unknown" in text
     assert text.count(WAITS["reason"]) == 2
 
 
 async def test_a_thousand_pieces_of_news_are_not_all_wrapped_and_the_last_line_says_so(monkeypatch):
     wrapped = []
-    monkeypatch.setattr(news, "wrap", lambda *words, **more: wrapped.append(words) or textwrap.wrap(*words, **more))
-    waits = [{**WAITS, "id": f"{at}", "batch": f"{at}", "position": at} for at in range(1000)]
+    monkeypatch.setattr(news, "folded", lambda *words: wrapped.append(words) or folded(*words))
+    waits = [{**WAITS, "id": f"{at}", "batch": f"{at}", "position": at, "reason": f"why {at}"} for at in range(1000)]
     async with over(tasks(*waits)) as eyes:
         await eyes.see("needs")
         wrapped.clear()
-        eyes.app.view.news.update()
-        assert 0 < len(wrapped) < 100
+        eyes.app.view.update()
+        assert 0 < len(wrapped) == len(set(wrapped)) < 110  # each once, although there is a scrollbar
         eyes.app.view.news.scroll_end(animate=False)
         await eyes.see("5 for the whole queue")
 
@@ -315,6 +315,32 @@ JOBS = [
     {**WAITS, "id": "2next", "node": "hpc", "state": "submitted", "target": "hpc 4x", "container": "8:agentless-2next",
      "reason": "job 8: waits for free resources"},
 ]  # fmt: skip
+
+
+async def test_gpus_are_counted_once_and_their_slices_apart():
+    held = [{**RUNS, "id": owner, "owner": owner} for owner in ("alice", "bob")]
+    whole = {**RECORDED["gpus"][0], "kind": "gpu", "profile": "", "parent": None, "node": "node1", "tasks": ["alice"]}
+    parts = [
+        {
+            **whole,
+            "uuid": f"MIG-{at}",
+            "kind": "slice",
+            "profile": "1g.10gb",
+            "parent": "GPU-b",
+            "state": state,
+            "tasks": ["bob"] if at else [],
+        }
+        for at, state in enumerate(("free", "free", "allocated"))
+    ]
+    gpus = [whole, {**whole, "uuid": "GPU-b", "state": "partitioned", "tasks": []}, *parts]
+    async with over({**tasks(*held), "nodes": RECORDED["nodes"][:1], "gpus": gpus}) as eyes:
+        await eyes.pilot.pause()
+        assert "│ 1/2 GPUs free 0 in use 1 partitioned │ 2/3 slices free │" in eyes.text
+        assert "1 of 2 free · 2 of 3 slices free · " in eyes.text
+        assert "Most GPUs  alice 1 · bob 1" in eyes.text
+        assert picks("gpu_type", eyes.app.cluster, {})[:2] == [
+            Pick("1g.10gb", "2 of 3 slices free"), Pick("A100", "1 of 2 GPUs free"),
+        ]  # fmt: skip
 
 
 async def test_clusters_are_counted_apart_and_opened_from_the_list_of_nodes():

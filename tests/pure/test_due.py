@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from agentless.model.tasks.task import Task
+from agentless.model.tasks.task import Submitted, Task
 from agentless.model.tasks.task_event import Assigned, Exited, GaveUp, Queued, StopAsked, Unplaced
 from agentless.model.tasks.terms import Terms
-from agentless.rules.tasks.due import A_LOOK, Due, due, within_limit
+from agentless.rules.tasks.due import A_CLUSTERS_LOOK, A_LOOK, Due, due, within_limit
 from agentless.rules.tasks.lifecycle import apply
 from agentless.rules.tasks.retry import another_try
 from tests.pure.build import NOW, STATES, placement, spec, task
@@ -107,3 +107,22 @@ def test_a_grace_time_does_not_reach_beyond_the_limit_with_its_own(
     """It has run for a minute, and its own grace time is ten seconds."""
     running = task(spec=spec(terms=Terms(time_limit=limit), stop_grace=10.0))
     assert within_limit(running, asked, NOW) == left
+
+
+def test_a_job_that_its_cluster_has_not_started_by_then_is_cancelled_there() -> None:
+    """From its start time on, if it has one; one that is stopped already is left alone."""
+    waiting = wanting("submitted", wait_for=600.0)
+    coming = due(waiting)
+    assert isinstance(waiting.status, Submitted)
+    assert coming
+    reason = "gave up after 10m 0s in the queue (--wait-for)"
+    assert (coming.at, coming.event) == (waiting.status.since + 600, StopAsked("stop", reason=reason))
+    later = due(wanting("submitted", wait_for=600.0, start_at=NOW + 50))
+    assert later
+    assert later.at == NOW + 650
+    at_once = due(wanting("submitted", wait_for=0.0))
+    assert at_once
+    assert (at_once.at, at_once.event) == (
+        waiting.status.since + A_CLUSTERS_LOOK, StopAsked("stop", reason="could not start at once (--no-queue)"),
+    )  # fmt: skip
+    assert due(replace(waiting, stop="stop")) is None

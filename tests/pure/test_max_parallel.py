@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agentless.model.nodes.cluster import Cluster
 from agentless.model.tasks.task import Task
-from agentless.rules.scheduling.batches import Turns, is_held_back
+from agentless.rules.scheduling.batches import Turns, is_held_back, within_limits
 from agentless.rules.scheduling.plan import Plan, Promise, plan
 from agentless.rules.scheduling.stay import Stay
 from agentless.rules.scheduling.timeline.gpu import FAR
@@ -154,3 +154,12 @@ def test_never_more_than_so_many_at_a_time_and_as_many_as_there_is_room_for(
     spans += [(starts[one.id], starts[one.id] + (one.spec.terms.time_limit or 0)) for one in queue]
     at_once = [sum(begin <= moment < end for begin, end in spans) for moment in starts.values()]
     assert max(at_once, default=0) <= max(most, len(placed))
+
+
+def test_no_more_go_to_a_cluster_than_the_limit_leaves_beside_those_that_run() -> None:
+    """A batch of which none runs goes there as a whole, if all of it goes there."""
+    tasks = [*(of(wish(name), 2) for name in ("a1", "a2", "a3")), wish("free"), of(wish("c1"), 1, "c")]
+    first, elsewhere = of(runs("a0", "node1::0"), 2), of(wish("a4", "node1::1"), 2)
+    assert [each.id for each in within_limits(tasks, tasks)] == ["a1", "a2", "a3", "free", "c1"]
+    assert [each.id for each in within_limits(tasks, [first, *tasks])] == ["a1", "free", "c1"]
+    assert [each.id for each in within_limits(tasks, [elsewhere, *tasks])] == ["a1", "a2", "free", "c1"]

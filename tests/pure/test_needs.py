@@ -203,7 +203,6 @@ def test_a_target_and_options_add_up(options: Needs, target: str, needs: Needs) 
         (Needs(gpu_types=("H100",)), "2xA100", "omit --gpu-type"),
         (Needs(gpu_memory=5), "2x:40G", "omit --gpu-type and --gpu-memory"),
         (Needs(nodes=("a",)), "b", "omit --node"),
-        (Needs(exclude=("a",)), "b", "omit --node and --exclude"),
     ],
 )
 def test_a_target_and_options_that_contradict_each_other_are_refused(options: Needs, target: str, part: str) -> None:

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentless.model.containers.claim import labels_of
-from agentless.model.containers.container import DATED_LATE, ContainerState
+from agentless.model.containers.container import DATED_LATE, Container, ContainerState
 from agentless.model.containers.signature import SIGNATURE
 from agentless.model.nodes.node_record import MAX_KEPT, NodeRecord
-from agentless.model.tasks.task import Ended
+from agentless.model.tasks.task import Ended, Placement, Running
 from agentless.model.tasks.task_event import (
     Assigned,
     Dated,
@@ -24,8 +24,10 @@ from agentless.model.tasks.task_event import (
     Restarted,
     Vanished,
 )
+from agentless.model.tasks.terms import Terms
 from agentless.rules.tasks.lifecycle import apply
 from agentless.rules.tasks.reconcile import HIDDEN, LAUNCH_BOUND, REAP_AFTER, container_of, is_forsaken, reconcile
+from agentless.rules.tasks.retry import another_try
 from tests.pure.build import CID, NOW, STATES, container, placement, spec, task
 
 CONTAINER_STATES = get_args(ContainerState)
@@ -374,3 +376,19 @@ def test_a_copy_of_a_container_is_not_taken_for_it() -> None:
     ours = container(task())
     assert container_of(task(state="assigning"), [copy, ours]) == ours
     assert reconcile(task(state="assigning"), ours, NOW)[0] == Launched(CID)
+
+
+@pytest.mark.parametrize(("agreed", "ends", "again"), [(True, "preempted", True), (False, "failed", False)])
+def test_a_job_that_slurm_preempts_is_tried_again_if_its_task_agreed_to_that(
+    agreed: bool, ends: str, again: bool
+) -> None:
+    before = replace(task("2abcdef", "hpc"), status=Running(Placement("hpc"), "7:agentless-2abcdef", NOW))
+    before = replace(before, spec=replace(before.spec, terms=Terms(preemptible=agreed)))
+    job = Container(
+        "7:agentless-2abcdef", "agentless-2abcdef", "exited", {}, exit_code=143, error="was preempted",
+        outcome="preempted", started_at=NOW,
+    )  # fmt: skip
+    after = before
+    for event in reconcile(before, job, NOW):
+        after = apply(after, event, NOW)
+    assert (after.state, bool(another_try(before, after, NOW))) == (ends, again)

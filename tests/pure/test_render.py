@@ -221,6 +221,9 @@ CLAIMS: dict[str, st.SearchStrategy[Any]] = {
     "gpu_total": st.just(16 << 30),
 }
 FOLDER = {"folder": values, "name": values}
+NODES = st.sampled_from(
+    [None, {"size": 2, "slots": 8, "launcher": None}, {"size": 3, "slots": 1, "launcher": "torchrun"}]
+)
 UNIT: dict[str, st.SearchStrategy[Any]] = {"unit": values.filter(bool), "missing": st.integers(0, 1)}
 INSIDE_UNIT: dict[str, st.SearchStrategy[Any]] = {
     "mark": values,
@@ -518,12 +521,14 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "slurm-job.sh.j2": {
         **FOLDER,
         "labels": st.just("eNo="),
+        "workflow": st.sampled_from(["", "c$z`!<"]),
         "comment": values,
         "workdir": maybe,
         "srun": some,
         "mounts": maybe,
         "command": some,
         "secret_env": st.sampled_from([[], ["TOKEN"]]),
+        "nodes": NODES,
     },
     "slurm-launch.sh.j2": {
         "folder": values,
@@ -532,8 +537,13 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "names": st.lists(values, min_size=2, max_size=2),
         "jobs": st.lists(some, min_size=2, max_size=2),
         "alone": st.lists(st.integers(1, 2), max_size=2),
+        "looks": st.lists(st.integers(1, 2), max_size=2),
         "arrays": st.lists(
-            st.fixed_dictionaries({"numbers": st.just([1, 2]), "names": some, "options": some}), min_size=1, max_size=1
+            st.fixed_dictionaries(
+                {"numbers": st.just([1, 2]), "names": some, "options": some, "most": st.sampled_from(["", "4"])}
+            ),
+            min_size=1,
+            max_size=1,
         ),
         "element": values,
         "refusals": lists,
@@ -543,11 +553,13 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "slurm-array.sh.j2": {"folder": values},
     "slurm-logs.sh.j2": {**FOLDER, "job": values, "follow": st.booleans(), "tail": st.none() | st.integers(0, 9)},
     "slurm-nodes.sh.j2": {"partition": maybe, "format": values},
-    "slurm-scripts.sh.j2": {"folder": values},
+    "slurm-scripts.sh.j2": {"folder": values, "names": some},
     "slurm-number.sh.j2": {},
     "slurm-pause.sh.j2": {"job": values, "verb": st.sampled_from(["suspend", "resume"])},
     "slurm-remove.sh.j2": {**FOLDER, "force": st.booleans()},
+    "slurm-multinode.sh.j2": {"nodes": st.just({"size": 2, "slots": 8, "launcher": None})},
     "slurm-shell.sh.j2": {
+        "name": st.just("agentless-2mxf"),
         "job": values,
         "mark": values,
         "input": st.sampled_from(["terminal", "lines", "pipe"]),
@@ -556,7 +568,8 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     },
     "slurm-signal.sh.j2": {**FOLDER, "job": values, "signal": st.sampled_from(["TERM", "USR1", "KILL"])},
     "slurm-variables.sh.j2": {
-        "env": st.dictionaries(st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True), values, max_size=2)
+        "nodes": NODES,
+        "env": st.dictionaries(st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True), values, max_size=2),
     },
     "systemd-signal.sh.j2": {**UNIT, "signal": st.sampled_from(["TERM", "USR1", "KILL"])},
     "systemd-tell.sh.j2": {**UNIT, "mark": values, "signal": st.just("USR1")},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import replace
 
 import pytest
@@ -11,7 +12,8 @@ from agentless.controller.nodes.reconciler import _is_newer
 from agentless.engines import launch_script
 from agentless.engines.slurm.engine import Slurm
 from agentless.engines.slurm.jobs import parse_jobs
-from agentless.errors import NoAnswer, RuntimeFailed, TooMuch
+from agentless.engines.slurm.options import sbatch_options, srun_options
+from agentless.errors import NoAnswer, RuntimeFailed, TooMuch, UsageError
 from agentless.model.command import Result
 from agentless.model.containers.claim import OWNER, claim_of, task_of
 from agentless.model.containers.launch import Launch
@@ -19,12 +21,18 @@ from agentless.model.containers.signature import Signer
 from agentless.model.nodes.node import NodeConfig
 from agentless.model.nodes.sighting import Sighting
 from agentless.model.nodes.slurm import SlurmCluster
-from agentless.model.tasks.task import Ended, Outcome, Placement, Submitted
+from agentless.model.scheduling.needs import Needs
+from agentless.model.tasks.gang import Gang, MultiNode
+from agentless.model.tasks.spec import on_targets
+from agentless.model.tasks.task import Ended, Outcome, Placement, Running, Submitted
+from agentless.model.usage.run import gpus_held
 from agentless.paths import template_dir
 from agentless.render import Renderer
+from agentless.rules.submit.cluster import check_for_cluster, check_for_nodes, jobs_of
 from agentless.rules.tasks.identity import is_adoptable
 from agentless.rules.tasks.reconcile import reconcile
-from tests.pure.build import task
+from agentless.rules.workflows.carried import HEAD, JOBS
+from tests.pure.build import NOW, task
 
 NODE = NodeConfig("hpc", "login1", slurm=SlurmCluster(partition="gpu"))
 ENGINE = Slurm(NODE, SlurmCluster(partition="gpu"), Renderer([template_dir()]), Signer("c1", b"key"))
@@ -77,6 +85,21 @@ def test_how_slurm_ended_a_job_stays_when_it_has_forgotten_it(state: Outcome) ->
     assert reconcile(replace(TASK, status=status), end, 1795760830.0) == ()
 
 
+@pytest.mark.parametrize("days", [2, 250, 364.96])
+def test_slurm_says_a_year_for_who_waits_for_a_job_without_a_time_limit_and_that_is_unknown(days: float) -> None:
+    start = f"{1795759823 + days * 86400:.0f}"
+    line = job(state="PENDING").replace("None|0|1795759823|1795759824", f"Resources|0|1795759823|{start}")
+    (waits,) = ENGINE.parse_containers(Result(0, f"{line}ended:\nwhole\n".encode()), 0.0)
+    if days < 30:
+        assert (waits.expected_at, waits.error) == (float(start), "waits for free resources")
+    else:
+        assert waits.expected_at is None
+        assert waits.error == "waits for free resources; no time limit ahead of it, so no estimate"
+    later = line.replace("Resources", "BeginTime")
+    (begins,) = ENGINE.parse_containers(Result(0, f"{later}ended:\nwhole\n".encode()), 0.0)
+    assert begins.expected_at is not None
+
+
 def test_a_job_that_slurm_has_forgotten_has_the_end_that_its_script_wrote() -> None:
     ended = f"agentless-2abcdef|7 3 1795759824 1795759830 {COMMENT}"
     (end,) = ENGINE.parse_containers(Result(0, f"ended:\n{ended}\nwhole\n".encode()), 0.0)
@@ -99,7 +122,7 @@ def test_a_job_that_slurm_told_to_end_says_so_and_the_accounting_knows_better() 
     ("state", "outcome", "code"),
     [
         ("NODE_FAIL", None, 255),
-        ("PREEMPTED", None, 143),
+        ("PREEMPTED", "preempted", 143),
         ("OUT_OF_MEMORY", None, None),
         ("DEADLINE", "timeout", None),
     ],
@@ -171,6 +194,15 @@ def test_the_script_of_a_job_carries_its_whole_task_for_who_has_lost_it() -> Non
     assert not ENGINE.with_labels(waiting, {**found["2abcdef"], OWNER: "eve"}).signed
 
 
+def test_the_script_of_a_job_carries_its_workflow_beside_its_task() -> None:
+    labels = {HEAD: "1:x:y", JOBS: "c$z`!<|"}
+    script = ENGINE.launches([Launch(TASK, Placement("hpc"), labels=labels)]).script
+    _, of_task, of_workflow, *_ = shlex.split(script[script.index("\nlaunch agentless-") :])[2].splitlines()
+    assert ENGINE.parse_scripts(Result(0, f"agentless-2abcdef {of_task[2:]}".encode()))["2abcdef"][HEAD] == "1:x:y"
+    found = ENGINE.parse_carried(Result(0, f"agentless-2abcdef {of_workflow[2:]}\n".encode()))
+    assert found == {"agentless-2abcdef": labels[JOBS]}
+
+
 def test_a_script_in_the_folder_of_another_task_or_of_nonsense_carries_nothing() -> None:
     (line,) = re.findall(r"# (eN[A-Za-z0-9_=-]{100,})", SCRIPT)
     bomb = launch_script.packed({"agentless.task": "2abcdef", "x": "0" * 10**7})
@@ -203,3 +235,32 @@ def test_a_look_that_began_before_a_job_was_submitted_does_not_miss_it() -> None
     submitted = replace(TASK, status=Submitted(Placement("hpc"), "7:agentless-2abcdef", since=100.0))
     assert _is_newer(submitted, Sighting((), asked_at=99.0))
     assert not _is_newer(submitted, Sighting((), asked_at=101.0))
+
+
+def test_a_gang_on_a_cluster_is_one_task_and_one_job() -> None:
+    gang = on_targets(replace(TASK.spec, needs=Needs(), gang=Gang(3, launcher="torchrun")), ["hpc 2xA100"])
+    (whole,) = jobs_of(gang, {"hpc"})
+    assert (whole.gang, whole.multinode, whole.gpus_of_job) == (None, MultiNode(3, "torchrun"), 6)
+    assert jobs_of(gang, ()) == gang
+    options, step = sbatch_options(whole, SlurmCluster()), srun_options(whole, SlurmCluster())
+    assert {"--nodes=3", "--ntasks-per-node=1", "--gres=gpu:a100:2"} <= set(options)
+    assert {"--ntasks=3", "--nodes=3", "--ntasks-per-node=1", "--kill-on-bad-exit=1"} <= set(step)
+    script = ENGINE.launches([Launch(replace(TASK, spec=whole), Placement("hpc"))]).script
+    assert "torchrun --no-python true" in script
+    assert 'PET_NODE_RANK="$NODE_RANK"' in script
+    boxed = Slurm(NODE, SlurmCluster(container="apptainer"), Renderer([template_dir()]), Signer("c1", b"key"))
+    script = boxed.launches([Launch(replace(TASK, spec=replace(whole, image="torch")), Placement("hpc"))]).script
+    assert "apptainer exec --nv docker://torch torchrun --no-python true" in script
+    runs = replace(TASK, spec=whole, status=Running(Placement("hpc"), "7:agentless-2abcdef", NOW))
+    assert gpus_held(runs) == 6
+
+
+def test_what_only_nodes_or_only_a_cluster_can_run_is_refused() -> None:
+    spec = replace(TASK.spec, image=None, needs=Needs(nodes=("hpc",)))
+    with pytest.raises(UsageError, match="where --launcher mpirun cannot be used"):
+        check_for_cluster(replace(spec, multinode=MultiNode(2, "mpirun")), "hpc", None)
+    (first, *_) = on_targets(replace(TASK.spec, needs=Needs(), gang=Gang(2)), ["node1"])
+    with pytest.raises(UsageError, match="each member needs its own node, but several targets are node1"):
+        check_for_nodes(first)
+    with pytest.raises(UsageError, match="only a cluster can run a job on several nodes"):
+        check_for_nodes(replace(spec, multinode=MultiNode(2)))

@@ -124,7 +124,7 @@ def test_the_value_of_a_secret_is_not_in_the_spec():
         ({"image": 7}, "--image must be a string, not 7"),
         ({"node": 7}, "--node must be a string, not 7"),
         ({"env": {"A": 1}}, "--env must be a string, not 1"),
-        ({"on": "rack"}, "--on 'rack': use KEY=VALUE"),
+        ({"on": "rack"}, "--on 'rack': use KEY=VALUE; for a node or a cluster, use --node rack"),
         ({"env": "NOWHERE"}, "--env NOWHERE: not set in your environment; use NOWHERE=VALUE"),
         ({"time_limit": "soon"}, "--time-limit 'soon' is not a duration; use 30s, 10min, 2h30m or 1d"),
         ({"at": "tomorrow"}, "--at 'tomorrow': use 18:30, 2026-05-01T18:30 or 2026-05-01T18:30Z"),

@@ -233,7 +233,19 @@ def test_a_card_without_a_driver_is_there_without_a_driver(lab, agentless):
 
 def test_the_schema_of_the_inventory(agentless):
     schema = agentless("inventory", "schema").json
-    keys = {"version", "defaults", "keep", "queue", "health", "idle", "notify", "metrics", "clusters", "nodes"}
+    keys = {
+        "version",
+        "defaults",
+        "keep",
+        "queue",
+        "health",
+        "idle",
+        "notify",
+        "metrics",
+        "clusters",
+        "overflow",
+        "nodes",
+    }
     assert set(schema["properties"]) == keys
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -9,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -30,7 +32,7 @@ from tests.lab import Lab
 from tests.lab.slurm import Slurm
 from tests.pure import build
 from tests.real.cli import Cli, finish, until
-from tests.real.slurm import jobs, running, started, state
+from tests.real.slurm import end, jobs, running, started, state
 
 ENGINE = Engine(NodeConfig("hpc", "login1"), SlurmCluster(), Renderer([template_dir()]), Signer("c1", b"key"))
 SECRETS = {"TOKEN": "hush"}
@@ -76,7 +78,9 @@ def cli(slurm: Slurm) -> Iterator[Cli]:
         (login.dir / "bin" / "nvidia-smi").write_text("#!/bin/sh\necho 'GPU 0: NVIDIA A100 (UUID: GPU-1)'\n")
         kinds = {"hpc": "none", "boxed": "apptainer", "squashed": "pyxis"}
         clusters = [f"  {name}: {{engine: slurm, {cluster}, container: {kind}}}\n" for name, kind in kinds.items()]
-        text = f"version: 1\nclusters:\n{''.join(clusters)}nodes:\n  away: {{host: 127.0.0.9}}\n"
+        text = (
+            f"version: 1\nclusters:\n{''.join(clusters)}overflow: {{after: 1ms}}\nnodes:\n  away: {{host: 127.0.0.9}}\n"
+        )
         cli = Cli(lab, inventory=text)
         yield cli
         cli.close()
@@ -111,9 +115,61 @@ def test_what_waits_in_slurm_says_why_and_can_be_stopped_there(cli: Cli, slurm: 
     assert state(cli, holder) == "stopped"
 
 
+def test_a_task_on_several_nodes_is_one_job_whose_command_runs_once_on_each(cli: Cli) -> None:
+    """Also as elements of an array; the first failure is the exit code, and ends the others."""
+    says = "echo $NODE_RANK/$AGENTLESS_NNODES $AGENTLESS_NODES $MASTER_ADDR $WORLD_SIZE; cat $AGENTLESS_HOSTFILE"
+    ran = cli("submit", "-f", "--nodes", "2", "hpc", "2x", "--", "sh", "-c", f"{says}; [ $MASTER_PORT -gt 29499 ]")
+    expected = [[f"{rank}: {rank}/2 c1,c2 c1 4", f"{rank}: c1 slots=2", f"{rank}: c2 slots=2"] for rank in range(2)]
+    assert sorted(ran.out.splitlines()) == sorted(expected[0] + expected[1])
+    fails = "[ $NODE_RANK = 0 ] || exit $0; exec sleep 300"
+    batch = cli("submit", "--wait", "--nodes", "2", "hpc", "2x", "--", "sh", "-c", fails, "span:{3..4}", code=None)
+    found = [cli.task(each) for each in batch.out.split()]
+    assert [(each["exit_code"], each["job_nodes"]) for each in found] == [(3, 2), (4, 2)]
+    assert {each["container"].partition("_")[2][:1] for each in found} == {"1", "2"}
+    task = running(cli, "1x", "--nodes", "2", "--", "sh", "-c", "trap 'exit 5' TERM; sleep 300 & wait")
+    assert cli("shell", task, "--", "echo", "inside").out == "inside\n"
+    cli("stop", task)
+    assert state(cli, task) == "stopped"
+
+
+@pytest.mark.slow
+def test_a_task_that_waits_too_long_leaves_the_queue_and_no_excluded_node_runs_one(cli: Cli, slurm: Slurm) -> None:
+    where = ("--", "sh", "-c", "echo $SLURMD_NODENAME")
+    assert cli("submit", "-f", "--exclude", "c1", "--exclude", "c2", "hpc", "1x", *where).out == "c3\n"
+    refused = cli("submit", "--exclude", "c4", "hpc", *where, code=2)
+    assert "hpc has no such node" in refused.err
+    holder = running(cli, "4x", "--wait-for", "1min", "--", "sleep", "300")
+    waiting = cli.submit("hpc", "4x", "--wait-for", "1s", "--", "true")
+    assert end(cli, waiting) == ("cancelled", 1, "gave up after 1s in the queue (--wait-for)")
+    assert (jobs(slurm, waiting), state(cli, holder)) == (["CANCELLED"], "running")
+    cli("kill", holder)
+
+
+@pytest.mark.slow
+def test_a_task_that_is_not_to_wait_ends_if_slurm_does_not_start_it(cli: Cli, slurm: Slurm) -> None:
+    holder = running(cli, "4x", "--no-queue", "--", "sleep", "300")
+    waiting = cli.submit("hpc", "4x", "--no-queue", "--", "true")
+    assert end(cli, waiting) == ("cancelled", 1, "could not start at once (--no-queue)")
+    assert (jobs(slurm, waiting), state(cli, holder)) == (["CANCELLED"], "running")
+    cli("kill", holder)
+
+
+@pytest.mark.slow
+def test_slurm_keeps_a_task_until_its_start_time(cli: Cli, slurm: Slurm) -> None:
+    begin = time.time() + 3600
+    later, soon = (cli.submit("--in", delay, "hpc", "--", "true") for delay in ("1h", "2s"))
+    until(lambda: "its start time has not come; begins in 59m" in cli("explain", later).out)
+    said = slurm.run("squeue", "--noheader", f"--name=agentless-{later}", "--format=%S")
+    assert 0 <= datetime.fromisoformat(said.strip()).timestamp() - begin < 60
+    cli("stop", later)
+    assert end(cli, soon)[0] == "completed"
+
+
 def test_what_no_node_of_the_cluster_has_is_refused_and_leaves_no_job(cli: Cli) -> None:
     refused = cli("submit", "hpc", "16x", "--", "true", code=1)
     assert "hpc: Requested node configuration is not available" in refused.err
+    refused = cli("submit", "hpc", "2x:40G", "--", "true", code=2)
+    assert "40G per GPU on hpc: Slurm knows types, and no type there is known to have that; use hpc 2x" in refused.err
 
 
 def test_the_value_of_a_secret_is_in_no_file_and_in_nothing_that_slurm_shows(cli: Cli, slurm: Slurm) -> None:
@@ -211,12 +267,12 @@ def test_where_nothing_can_be_written_nothing_is_submitted_and_no_secret_is_left
     at = cli.lab.nodes["login"].dir / "home" / ".agentless" / "slurm"
     full = "trap '' XFSZ; ulimit -f 0\n"
     for answer in (*sent(cli, tasks[0], before=full), *sent(cli, *tasks, before=full)):
-        with pytest.raises(RuntimeFailed, match="cannot write to .* check its disk space"):
+        with pytest.raises(RuntimeFailed, match=r"cannot write to .* check its disk space"):
             ENGINE.parse_launch(tasks[0], answer)
     at.chmod(0o775)
     (answer,) = sent(cli, tasks[0])
     at.chmod(0o700)
-    with pytest.raises(RuntimeFailed, match="others may write to .*chmod go-w"):
+    with pytest.raises(RuntimeFailed, match=r"others may write to .*chmod go-w"):
         ENGINE.parse_launch(tasks[0], answer)
     assert [*at.glob("agentless-2full*")] == []
     assert not any(jobs(slurm, each.id) for each in tasks)
@@ -233,7 +289,9 @@ def test_an_array_that_is_sent_once_more_has_one_element_for_each_task(cli: Cli,
 
     unclear = "sbatch() { command sbatch \"$@\"; echo 'Socket timed out' >&2; return 1; }\n"
     unclear += 'squeue() { [ ! -e agentless-2array1/array ] && command squeue "$@"; }\n'
-    refuses = 'sbatch() { case "$*" in *--array*) echo Invalid job array >&2; return 1 ;; *) command sbatch "$@" ;; esac; }\n'
+    refuses = (
+        'sbatch() { case "$*" in *--array*) echo Invalid job array >&2; return 1 ;; *) command sbatch "$@" ;; esac; }\n'
+    )
     assert launch(1, 2, 3, before=unclear)[0] == [launch_script.UNCLEAR] * 3
     codes, [third, first, fourth, fifth] = launch(3, 1, 4, 5)
     array, new = first.partition("_")[0], fourth.partition("_")[0]
@@ -263,6 +321,45 @@ def test_a_controller_that_dies_in_a_submit_leaves_one_job_and_never_two(cli: Cl
         task = finish(submit).out.strip()
         cli("wait", task)
         assert jobs(slurm, task) == ["COMPLETED"]
+
+
+def test_a_task_for_which_nodes_have_no_room_goes_to_the_cluster_once(cli: Cli, slurm: Slurm) -> None:
+    words = ("1x", "--overflow", "hpc", "--container", "NULL")
+    assert "--share cannot be used" in cli("submit", *words, "--share", "--", "true", code=2).err
+    said = cli("submit", *words, "--", "sh", "-c", "echo $SLURM_JOB_NAME")
+    assert "goes to hpc" in said.err
+    task = said.out.strip()
+    assert "goes to hpc" in cli("explain", "1x", "--overflow", "hpc").out
+    assert cli("logs", "-f", task).out == f"agentless-{task}\n"
+    assert handed_over(cli, task) == ["no node can start it in time"]
+    assert jobs(slurm, task) == ["COMPLETED"]
+    assert cli("show", task).out.count("Handed over to hpc") == 1
+
+
+@pytest.mark.slow
+def test_a_controller_that_dies_while_it_hands_a_task_over_leaves_one_job(cli: Cli, slurm: Slurm) -> None:
+    def is_at(task: str, step: int) -> bool:
+        found = cli.task(task)
+        return bool(step == 0 or (found["node"] == "hpc" and (step == 1 or found["state"] != "pending")))
+
+    for step in range(3):
+        batch = cli("submit", "1x", "--overflow", "hpc", "--container", "NULL", "--", "true", "span:{1..3}").out.split()
+        until(lambda: is_at(batch[0], step))  # noqa: B023 - it is asked at once
+        cli.kill_controller()
+        cli("wait", "--batch", batch[0])
+        tasks = [task for task in cli.get("/v1/tasks", ended=True) if task["batch"] == batch[0]]
+        assert [(task["state"], task["node"]) for task in tasks] == [("completed", "hpc")] * 3
+        assert len({task["container"].partition(":")[0] for task in tasks}) == 3
+        names = slurm.run("squeue", "--noheader", "--states=all", "--array", "--format=%j").split()
+        named = {f"agentless{between}{task['id']}" for task in tasks for between in ("-", "_array-")}
+        assert sum(name in named for name in names) == 3
+        assert [len(handed_over(cli, task["id"])) for task in tasks] == [1] * 3
+
+
+def handed_over(cli: Cli, task: str) -> list[str]:
+    """Why a task was handed over, each time."""
+    events = map(json.loads, cli("events", task, "--json").out.splitlines())
+    return [event["cause"] for event in events if event["event"] == "handed-over"]
 
 
 def test_a_batch_whose_controller_dies_meanwhile_has_one_job_for_each_task(cli: Cli, slurm: Slurm) -> None:
@@ -303,9 +400,12 @@ def test_a_sweep_is_one_array_of_which_each_element_is_a_task_of_its_own(cli: Cl
     assert not folder.joinpath(f"agentless-{ids[0]}", "secrets").exists()
     whole = cli("submit", "hpc", "4x", "--", "true", "span:{1..3}").out.split()[0]
     others = [each for each in cli.get("/v1/tasks") if each["batch"] == whole]
+    slurm.run("scancel", others[0]["container"].partition(":")[0])
+    until(lambda: state(cli, others[0]["id"]) == "killed")
     slurm.run("scancel", others[0]["container"].partition("_")[0])
     until(lambda: not any(each["batch"] == whole for each in cli.get("/v1/tasks")))
-    assert {cli.task(each["id"])["reason"] for each in others} == {CANCELLED}
+    ends = [cli.task(each["id"]) for each in others]
+    assert [(each["state"], each["reason"]) for each in ends[1:]] == [("killed", CANCELLED)] * 2
     cli("kill", holder)
     cli("wait", "--batch", batch, code=None)
     ended = [cli.task(each) for each in ids]
@@ -315,6 +415,44 @@ def test_a_sweep_is_one_array_of_which_each_element_is_a_task_of_its_own(cli: Cl
     assert cli("logs", ids[5]).out == "4 8\n"
     assert cli("logs", "-f", ids[4], code=None).out == "4 7\n"
     assert not [*folder.glob("agentless-*/secrets")]
+
+
+def test_no_more_tasks_of_a_limited_batch_run_than_may(cli: Cli, slurm: Slurm) -> None:
+    """Slurm has the limit of an array; what is tried again beside it waits in the queue of agentless."""
+    words = ("--max-parallel", "2", "hpc", "--", "sh", "-c", "exec sleep $0", "span:{301..304}")
+    batch = cli("submit", *words).out.split()
+    until(lambda: [state(cli, each) for each in batch] == ["running"] * 2 + ["submitted"] * 2)
+    until(lambda: "as many tasks of its array run as may at the same time" in str(cli.task(batch[2])["reason"]))
+    cli("kill", batch[1])
+    until(lambda: [state(cli, each) for each in batch[2:]] == ["running", "submitted"])
+    again = cli("retry", batch[1]).out.split()[0]
+    until(lambda: "2 tasks of its batch are running (--max-parallel)" in str(cli.task(again)["reason"]))
+    cli("kill", "--batch", batch[0])
+
+
+def test_the_limit_of_a_batch_holds_where_slurm_takes_no_array(cli: Cli, slurm: Slurm) -> None:
+    """Also where a launch comes apart from the others: then it submits nothing, and is found if it was submitted."""
+    login = cli.lab.nodes["login"]
+    folder = login.dir / "home" / ".agentless" / "slurm"
+    refuses = (
+        'sbatch() { case "$*" in *--array*) echo Invalid job array >&2; return 1 ;; *) command sbatch "$@" ;; esac; }\n'
+    )
+
+    def launch(*asked: tuple[int, int | None], before: str = "") -> list[int]:
+        tasks = [replace(build.task(f"2limit{at}", "hpc"), batch="2limit") for at, _ in asked]
+        wanted = [Launch(one, Placement("hpc"), limit=most) for one, (_, most) in zip(tasks, asked, strict=True)]
+        ran = login.sh(before + ENGINE.launches(wanted).script)
+        return [each.exit_code for each in ENGINE.answers(len(asked), Result(ran.returncode, ran.stdout.encode()))]
+
+    assert launch((1, 2), (2, 2), (3, 2), before=refuses) == [0, 0, 74]
+    assert not folder.joinpath("agentless-2limit3").exists()
+    assert launch((3, 0)) == [74]
+    assert launch((1, 0), (3, 0)) == [0, 74]
+    assert launch((1, 2), (4, 2), (5, 2)) == [0, 0, 0]
+    names = slurm.run("squeue", "--noheader", "--states=all", "--array", "--format=%j").split()
+    assert sorted(name for name in names if "2limit" in name) == [
+        "agentless-2limit1", "agentless-2limit2", *["agentless_array-2limit4"] * 2,
+    ]  # fmt: skip
 
 
 def test_a_job_that_slurm_puts_back_into_its_queue_waits_again_and_runs_again(cli: Cli, slurm: Slurm) -> None:
@@ -446,3 +584,116 @@ def test_an_image_runs_with_what_the_cluster_has_for_it(cli: Cli) -> None:
     assert options.endswith(";/data:/data:ro")
     refused = cli("submit", "--image", "busybox", "hpc", "--", "true", code=2)
     assert "hpc runs no images; if it has pyxis or apptainer, set container: of hpc in the inventory" in refused.err
+
+
+@pytest.mark.slow
+def test_slurm_waits_for_a_job_of_another_task_and_its_end_decides_as_on_nodes(
+    cli: Cli, slurm: Slurm, tmp_path: Path
+) -> None:
+    def first(code: int, *words: str) -> str:
+        wait = f"until [ -e {tmp_path}/{code} ]; do sleep 0.1; done; exit {code}"
+        return running(cli, *words, "--", "sh", "-c", wait)
+
+    good, bad, again = first(0), first(3), first(4, "--retries", "1", "--backoff", "1s")
+    wait = {key: cli.submit("--after", key, "hpc", "--", "true") for key in (good, bad, f"{bad}:ended", again)}
+    wait["chain"] = cli.submit("--after", wait[bad], "hpc", "--", "true")
+    wait["failed"] = cli.submit("--after", f"{bad}:failed", "hpc", "--", "true")
+    there = [wait[key] for key in (good, bad, f"{bad}:ended", "chain")]
+    until(lambda: {state(cli, task) for task in there} == {"submitted"})
+    assert {*jobs(slurm, wait[good])} == {"PENDING"}
+    assert f"the queue of hpc: waits for task {good} (running without a time limit)" in cli("explain", wait[good]).out
+    assert [state(cli, wait[key]) for key in (again, "failed")] == ["blocked"] * 2
+    for code in (0, 3, 4):
+        tmp_path.joinpath(str(code)).touch()
+    found = {key: end(cli, task) for key, task in wait.items()}
+    failed = f"needs task {bad} to complete, but it failed"
+    assert found == {
+        **dict.fromkeys((good, f"{bad}:ended", "failed"), ("completed", 0, "None")),
+        bad: ("cancelled", 1, failed),
+        "chain": ("cancelled", 1, f"needs task {wait[bad]} to complete, but it was cancelled"),
+        again: ("cancelled", 1, f"needs task {again} to complete, but it failed"),
+    }  # fmt: skip
+    assert jobs(slurm, wait[bad]) == ["CANCELLED"]
+
+
+@pytest.mark.slow
+def test_what_ended_while_no_controller_ran_decides_about_the_job_that_waited_for_it(cli: Cli, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    first = running(cli, "--", "sh", "-c", f"until [ -e {go} ]; do sleep 0.1; done; exit 3")
+    wait, chain, then = (cli.submit("--after", first, "hpc", "--", "true") for _ in range(3))
+    until(lambda: {state(cli, each) for each in (wait, chain, then)} == {"submitted"})
+    cli.kill_controller()
+    go.touch()
+    until(lambda: [*cli.lab.nodes["login"].dir.glob(f"home/.agentless/slurm/agentless-{first}/ended")])
+    ends = [end(cli, each) for each in (wait, chain, then)]
+    assert ends == [("cancelled", 1, f"needs task {first} to complete, but it failed")] * 3
+
+
+WORKFLOW = """\
+jobs:
+  prepare: {command: "sh -c 'until [ -e GO ]; do sleep 0.1; done; exit {{ params.code }}'"}
+  train: {command: echo trained, requires: prepare}
+  alarm: {command: echo alarm, requires: [{prepare: failed}]}
+params: {code: 0}
+"""
+
+
+def ends(cli: Cli, workflow: str) -> dict[str, str]:
+    jobs = cli.get(f"/v1/workflows/{workflow}")["jobs"]
+    assert {job["task"]["node"] for job in jobs} == {"hpc"}
+    return {job["job"]: job["task"]["state"] for job in jobs}
+
+
+def test_a_workflow_runs_on_the_cluster_where_slurm_waits_for_a_job_that_is_required(
+    cli: Cli, slurm: Slurm, tmp_path: Path
+) -> None:
+    file, go = tmp_path / "w.yaml", tmp_path / "go"
+    file.write_text(WORKFLOW.replace("GO", str(go)))
+    words = ("workflow", "run", "--node", "hpc", str(file), "--set")
+    both = [cli(*words, f"code={code}").out.strip() for code in (0, 3)]
+    found = [{job["job"]: job["task"]["id"] for job in cli.get(f"/v1/workflows/{each}")["jobs"]} for each in both]
+    for each in found:
+        until(lambda task=each["train"]: state(cli, task) == "submitted")  # type: ignore[misc]
+        assert (jobs(slurm, each["train"]), state(cli, each["alarm"])) == (["PENDING"], "blocked")
+    go.touch()
+    for workflow in both:
+        cli("wait", "--batch", workflow, code=None)
+    completed, failed = (ends(cli, each) for each in both)
+    assert completed == {"prepare": "completed", "train": "completed", "alarm": "cancelled"}
+    assert failed == {"prepare": "failed", "train": "cancelled", "alarm": "completed"}
+    assert cli.task(found[1]["train"])["reason"] == "needs job prepare to complete, but it failed"
+
+
+@pytest.mark.slow
+def test_a_failure_stops_a_job_of_its_workflow_that_waits_in_the_queue_of_slurm(
+    cli: Cli, slurm: Slurm, tmp_path: Path
+) -> None:
+    holder, file = running(cli, "4x", "--", "sleep", "300"), tmp_path / "w.yaml"
+    bad = f"sh -c 'until [ -e {tmp_path}/go ]; do sleep 0.1; done; exit 3'"
+    each = f"  bad: {{command: \"{bad}\"}}\n  waits: {{command: 'true', gpus: 4}}\n"
+    file.write_text(f"on_failure: stop\ndefaults: {{node: hpc}}\njobs:\n{each}")
+    workflow = cli("workflow", "run", str(file)).out.strip()
+    tasks = {job["job"]: job["task"]["id"] for job in cli.get(f"/v1/workflows/{workflow}")["jobs"]}
+    until(lambda: state(cli, tasks["waits"]) == "submitted")
+    tmp_path.joinpath("go").touch()
+    why = "job bad of its workflow failed, and on_failure is stop"
+    assert end(cli, tasks["waits"]) == ("cancelled", 1, why)
+    assert jobs(slurm, tasks["waits"]) == ["CANCELLED"]
+    cli("kill", holder)
+
+
+@pytest.mark.slow
+def test_a_workflow_on_the_cluster_goes_on_after_its_state_was_lost(cli: Cli, tmp_path: Path) -> None:
+    (hpc,) = (line for line in cli.inventory.read_text().splitlines() if line.startswith("  hpc:"))
+    ann = Cli(cli.lab, "ann", inventory=f"version: 1\nclusters:\n{hpc}\nnodes:\n  away: {{host: 127.0.0.9}}\n")
+    file, go, waiting = tmp_path / "w.yaml", tmp_path / "go", {"running", "submitted", "blocked"}
+    file.write_text(WORKFLOW.replace("GO", str(go)))
+    workflow = ann("workflow", "run", "--node", "hpc", str(file)).out.strip()
+    until(lambda: {job["task"]["state"] for job in ann.get(f"/v1/workflows/{workflow}")["jobs"]} == waiting)
+    ann("controller", "stop")
+    shutil.rmtree(ann.state)
+    assert "will go on: alarm" in ann("recover", "--yes", code=4).err  # the job of train is found, as that of prepare
+    go.touch()
+    ann("wait", "--batch", workflow, code=None)
+    assert ends(ann, workflow) == {"prepare": "completed", "train": "completed", "alarm": "cancelled"}
+    ann.close()

@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -246,6 +247,22 @@ def test_what_slurm_does_to_a_job_is_told_in_words(
     assert why in cli("explain", task).out
 
 
+def test_a_preemptible_task_runs_again_as_the_same_job_or_ends_as_preempted(cli: Cli, slurm: Slurm) -> None:
+    work = ("2x", "--", "sh", "-c", "echo run; [ $SLURM_RESTART_COUNT ] || sleep 300")
+    again = running(cli, "--preemptible", *work)
+    job = number(cli, again)
+    until(lambda: cli("logs", again, code=None).out == "run\n")
+    preempt(slurm, job)
+    until(lambda: state(cli, again) == "submitted")
+    assert "its start time has not come" in cli("explain", again).out  # Slurm waits for two minutes
+    slurm.run("scontrol", "update", f"jobid={job}", "starttime=now")
+    assert end(cli, again)[:2] == ("completed", 0)
+    assert (number(cli, again), cli("logs", again).out.splitlines().count("run")) == (job, 2)
+    ends = running(cli, "--preemptible", "--on-preempt", "end", "2x", "--", "sleep", "300")
+    preempt(slurm, number(cli, ends))
+    assert end(cli, ends)[::2] == ("preempted", "its job was preempted by Slurm")
+
+
 def test_a_step_that_slurm_killed_for_want_of_memory_is_told_apart_from_a_failure(cli: Cli) -> None:
     """By what srun says then, apart from the output; the Slurm of the lab confines no memory."""
     srun = cli.lab.nodes["login"].dir / "bin" / "srun"
@@ -293,6 +310,22 @@ def test_slurmctld_that_is_killed_changes_nothing_for_a_job(cli: Cli, slurm: Slu
     assert end(cli, task)[:2] == ("failed", 5)
     assert end(cli, new)[:2] == ("completed", 0)
     assert jobs(slurm, new) == ["COMPLETED"]
+
+
+def test_slurmctld_that_answers_nothing_keeps_nobody_waiting(cli: Cli, slurm: Slurm) -> None:
+    assert [row["as_of"] for row in cli.json("gpus", "hpc")] == [None, None]
+    with slurm.frozen_controller():
+        began = time.monotonic()
+        listed = cli("gpus", "hpc")
+        submitted = cli("submit", "hpc", "--", "true")
+        took = time.monotonic() - began
+    assert "hpc does not answer. Its nodes are as of " in listed.err
+    assert [row.split()[0] for row in listed.out.splitlines()] == ["NODE", "c1", "c2"]
+    task = submitted.out.strip()
+    assert f"hpc has not answered yet, and may have submitted task {task}" in submitted.err
+    assert took < 20
+    assert end(cli, task)[:2] == ("completed", 0)
+    assert jobs(slurm, task) == ["COMPLETED"]
 
 
 def test_a_login_node_that_is_away_for_a_minute_takes_nothing_along(cli: Cli, slurm: Slurm) -> None:

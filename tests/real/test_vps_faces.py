@@ -83,7 +83,8 @@ def test_the_dashboard_creates_one_saves_it_restores_it_resizes_it_and_reaches_i
         tmux.press("Enter")
         tmux.see("Restore VPS desk to desk:1?")
         tmux.press("y")
-        tmux.see("desk is running")
+        tmux.see("desk is running")  # perhaps the message of its first start
+        until(lambda: "desk.vps:1" in agentless.get("/v1/vps/desk")["image"])
         tmux.press("q")
         tmux.see("desk  running", "desk.vps:1")
         tmux.press("z")

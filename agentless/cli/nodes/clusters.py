@@ -5,21 +5,65 @@ from __future__ import annotations
 from typing import Any
 
 from agentless.cli.formats import Format, Kind
-from agentless.cli.table import Column
+from agentless.cli.nodes.watch import watch_by
+from agentless.cli.output import print_line, say
+from agentless.cli.table import Column, show
 from agentless.client.client import Client
 from agentless.client.http import RequestFailed
-from agentless.client.words import free_gpus, gpus_by_type, in_use, nodes_out
+from agentless.client.words import free_gpus, gpus_by_type, in_use, local, nodes_out
+from agentless.errors import UsageError
+
+WATCH_EVERY = 10.0
+"""Seconds between two looks of `--watch`: Slurm is asked each time."""
 
 
 def show_nodes_of(served: Client, name: str, error: RequestFailed, style: Format) -> None:
     """List the compute nodes of a cluster. Raises `error`, by which there is no such node, if it is no cluster."""
-    style.show(_nodes_of(served, name, error), _NODE_COLUMNS, f"{name} has no nodes")
+    nodes = _nodes_of(served, name, error)
+    style.show(nodes, _NODE_COLUMNS, f"{name} has no nodes")
+    _say_age(name, nodes)
 
 
 def show_gpus_of(served: Client, name: str, error: RequestFailed, style: Format, *, free: bool) -> None:
     """Likewise those with GPUs, or with free ones."""
-    having = [node for node in _nodes_of(served, name, error) if (node["gpus_free"] if free else node["gpus"])]
-    style.show(having, _NODE_COLUMNS, "No free GPUs" if free else "No GPUs")
+    nodes = _nodes_of(served, name, error)
+    style.show(_having(nodes, free=free), _NODE_COLUMNS, "No free GPUs" if free else "No GPUs")
+    _say_age(name, nodes)
+
+
+def watch_gpus_of(served: Client, name: str, error: RequestFailed, *, free: bool) -> None:
+    """Show them again and again, until Ctrl-C."""
+    _nodes_of(served, name, error)  # or it is no cluster
+
+    def print_nodes() -> None:
+        nodes = _nodes_of(served, name, error)
+        show(_NODE_COLUMNS, _having(nodes, free=free))
+        if as_of := _as_of(nodes):
+            print_line(f"{name} does not answer; as of {as_of}")
+
+    watch_by(print_nodes, WATCH_EVERY)
+
+
+def check_has_plot(served: Client, name: str, error: RequestFailed) -> None:
+    """Raise why there is no plot of it, or `error`."""
+    _nodes_of(served, name, error)
+    raise UsageError(
+        f"--plot: agentless keeps no history of {name}, which is a cluster; to see what it allocates now, run: "
+        f"agentless gpus {name} --watch"
+    )
+
+
+def _having(nodes: list[dict[str, Any]], *, free: bool) -> list[dict[str, Any]]:
+    return [node for node in nodes if (node["gpus_free"] if free else node["gpus"])]
+
+
+def _say_age(name: str, nodes: list[dict[str, Any]]) -> None:
+    if as_of := _as_of(nodes):
+        say(f"{name} does not answer. Its nodes are as of {as_of}")
+
+
+def _as_of(nodes: list[dict[str, Any]]) -> str | None:
+    return local(nodes[0].get("as_of")) if nodes else None
 
 
 def _nodes_of(served: Client, name: str, error: RequestFailed) -> list[dict[str, Any]]:

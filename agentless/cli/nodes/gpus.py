@@ -10,7 +10,7 @@ from agentless.cli import complete
 from agentless.cli.arguments import Json
 from agentless.cli.client import client
 from agentless.cli.formats import Format, Kind, Output
-from agentless.cli.nodes.clusters import CLUSTER_NODES, show_gpus_of
+from agentless.cli.nodes.clusters import CLUSTER_NODES, check_has_plot, show_gpus_of, watch_gpus_of
 from agentless.cli.output import print_line, say
 from agentless.cli.pager import paged
 from agentless.cli.table import Column, show
@@ -71,9 +71,14 @@ def gpus(
     try:
         found = [gpu for gpu in _chosen(served, wanted) if gpu["state"] == "free" or not free]
     except RequestFailed as error:
-        if len(wanted) != 1 or wanted[0].indices or watch or plot:
+        if len(wanted) != 1 or wanted[0].indices:
             raise
-        show_gpus_of(served, str(wanted[0].node), error, CLUSTER_NODES.format(as_json, output), free=free)
+        name = str(wanted[0].node)
+        if plot:
+            check_has_plot(served, name, error)
+        if watch:
+            watch_gpus_of(served, name, error, free=free)
+        show_gpus_of(served, name, error, CLUSTER_NODES.format(as_json, output), free=free)
         return
     if watch:
         _watch_gpus(served, wanted, free=free)

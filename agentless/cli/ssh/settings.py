@@ -8,6 +8,7 @@ import typer
 
 from agentless import paths
 from agentless.client.client import Client
+from agentless.client.http import RequestFailed
 from agentless.errors import InventoryError, Refused
 
 ENV = ".env"
@@ -23,10 +24,15 @@ def inventory_or_none(context: typer.Context) -> Path | None:
 
 
 def why_unreachable(served: Client, task: str) -> str:
-    """Why a task cannot be reached yet; empty if it can. Raises Refused for one that has ended."""
+    """Why a task cannot be reached yet; empty if it can, as for a cluster. Raises Refused for one that has ended."""
     if task.endswith(ENV):
         return ""
-    found = served.get(f"/v1/tasks/{task}")
+    try:
+        found = served.get(f"/v1/tasks/{task}")
+    except RequestFailed as error:
+        if error.error == "NotFound" and any(cluster["name"] == task for cluster in served.get("/v1/clusters")):
+            return ""
+        raise
     if found["state"] == "running":
         return ""
     words = f"task {task} is {found['state']}"

@@ -59,7 +59,8 @@ def ssh(
     """Log in to the container of a running task with your own ssh.
 
     Needs nothing in the image but sh. Runs a command instead if you write one after --. TASK may also be NAME.env, the
-    build container of an env. To have plain ssh, scp and rsync reach containers, run: agentless ssh-config --install
+    build container of an env, or a Slurm cluster, for its login node. To have plain ssh, scp and rsync reach
+    containers, run: agentless ssh-config --install
 
     agentless ssh train
     agentless ssh train -- nvidia-smi

@@ -43,11 +43,13 @@ def report(
 
     3 and 4 mean that a task was not started. A task whose node did not answer may run, and counts as started.
     """
+    # On a cluster, a gang is one task.
+    size = asked.spec.gang_size if len(starts) == asked.count * len(asked.sweep) else 1
     if dry_run:
-        _complain_of(asked, starts[:: asked.spec.gang_size])
-        return _print_scripts(asked, starts)
-    nodes = _nodes_of_gangs(starts, asked.spec.gang_size)
-    starts = starts[:: asked.spec.gang_size]  # the first member stands for its gang
+        _complain_of(asked, starts[::size])
+        return _print_scripts(asked, starts, asked.count if size == asked.spec.gang_size else 1)
+    nodes = _nodes_of_gangs(starts, size)
+    starts = starts[::size]  # the first member stands for its gang
     _complain_of(asked, starts)
     tasks = [start["task"] for start in starts if start["task"]]
     # A short task may have ended already.
@@ -115,9 +117,9 @@ class _Output:
         return True
 
 
-def _print_scripts(asked: TaskRequest, starts: list[dict[str, Any]]) -> int:
+def _print_scripts(asked: TaskRequest, starts: list[dict[str, Any]], count: int) -> int:
     """Print the script for each node; of a sweep one script, and the other commands."""
-    commands = [each.argv for each in asked.sweep for _ in range(asked.count)]
+    commands = [each.argv for each in asked.sweep for _ in range(count)]
     printed = False
     for command, start in zip(commands, starts, strict=True):
         if start["script"] is None:

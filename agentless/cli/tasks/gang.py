@@ -35,7 +35,12 @@ def with_rank(served: Client, task: str, rank: int | None) -> str:
     """The task itself, or the member of its gang with this rank."""
     if rank is None:
         return task
-    gang = served.get(f"/v1/tasks/{task}").get("gang")
+    found = served.get(f"/v1/tasks/{task}")
+    gang, nodes = found.get("gang"), found.get("job_nodes", 1)
+    if nodes > 1:
+        raise UsageError(
+            f"task {task} is one job on {nodes} nodes, with one log, and its shell is on rank 0; omit --rank"
+        )
     if not gang:
         raise UsageError(f"task {task} runs on one node; omit --rank")
     if rank >= gang["size"]:

@@ -109,7 +109,7 @@ def _described(found: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
         "volumes": ", ".join(str(Volume(**volume)) for volume in spec["volumes"]),
         "ssh": _who_enters(spec),
         "ports": ports(found),
-        "notify": None if spec.get("notify") is None else ", ".join(spec["notify"]) or "none",
+        "notify": _or_none(spec.get("notify")),
         "labels": ", ".join(f"{key}={value}" for key, value in found["labels"].items()),
         "batch": found["batch"],
         "owner": found["owner"],
@@ -123,6 +123,7 @@ def _described(found: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
         **_ends(spec["terms"]),
         "after": requirements(found.get("requires") or ()),
         "waits for": requirements(found.get("waits_for") or ()) if found["state"] == "blocked" else None,
+        "overflow": _or_none(spec["terms"].get("overflow")),
         "gives way": _gives_way(spec["terms"]),
         "scheduled": local(found["scheduled_for"]),
         "try": tries(found),
@@ -146,6 +147,11 @@ def _in_workflow(served: Client, task: dict[str, Any]) -> dict[str, str]:
     before, behind = neighbours(task, (job["task"] for job in workflow["jobs"]))
     found = {"workflow": f"{workflow['id']} ({workflow['name']}), job {task['job']}"}
     return found | {key: jobs for key, jobs in (("requires", before), ("needed by", behind)) if jobs}
+
+
+def _or_none(chosen: Sequence[str] | None) -> str | None:
+    """What a task chooses itself: words, or `none`; None if it chooses nothing."""
+    return None if chosen is None else ", ".join(chosen) or "none"
 
 
 def _gives_way(terms: dict[str, Any]) -> str | None:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from agentless.cli import complete
 from agentless.cli.app import complain
 from agentless.cli.arguments import Json
 from agentless.cli.client import client
@@ -30,6 +31,15 @@ def run(
     file: FileArgument,
     settings: Set = None,
     runtimes: Runtime = None,
+    node: Annotated[
+        str | None,
+        typer.Option(
+            "--node",
+            metavar="NODE",
+            help="Run all jobs on this node or cluster, whatever the file says",
+            autocompletion=complete.nodes,
+        ),
+    ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the end, and return the exit code")] = False,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait, and show the output of all jobs")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check whether all jobs fit, and start nothing")] = False,
@@ -41,12 +51,12 @@ def run(
     All jobs are checked first; if one of them can never run, nothing is started.
 
     agentless workflow run train.yaml --set epochs=10
-    agentless workflow run train.yaml --wait
+    agentless workflow run train.yaml --node hpc --wait
     """
     from agentless.client.files.workflow_file import workflow_in
     from agentless.client.workflows import request_of, uploaded, with_starts
 
-    workflow, text = workflow_in(file, settings, runtimes)
+    workflow, text = workflow_in(file, settings, runtimes, node)
     say(*(f"{file}: {note}" for note in workflow.notes))
     served = client(context)
     if not dry_run:

@@ -23,16 +23,22 @@ from agentless.rules.workflows.task_file import TaskFile, read_task_file
 from agentless.rules.workflows.workflow import Workflow
 
 
-def workflow_in(path: str, settings: Sequence[str] | None, runtimes: Sequence[str] | None) -> tuple[Workflow, str]:
-    """The workflow in a file, and the text of the file; raises UsageError with all mistakes."""
-    return _read(path, Settings(dict(map(parse_setting, settings or ())), dict(map(_runtime, runtimes or ()))))
+def workflow_in(
+    path: str, settings: Sequence[str] | None, runtimes: Sequence[str] | None, node: str | None = None
+) -> tuple[Workflow, str]:
+    """The workflow in a file, with all jobs on this node; and the text of the file. Raises UsageError."""
+    params = dict(map(parse_setting, settings or ()))
+    return _read(path, Settings(params, dict(map(_runtime, runtimes or ())), node))
 
 
 def workflow_of(
-    source: str | os.PathLike[str] | Mapping[str, Any], params: Mapping[str, Any], runtimes: Mapping[str, str]
+    source: str | os.PathLike[str] | Mapping[str, Any],
+    params: Mapping[str, Any],
+    runtimes: Mapping[str, str],
+    node: str | None = None,
 ) -> tuple[Workflow, str]:
     """Likewise of a file, or of the data that would be in one; parameters are values, not texts."""
-    said = Settings({str(key): _as_set(key, value) for key, value in params.items()}, dict(runtimes))
+    said = Settings({str(key): _as_set(key, value) for key, value in params.items()}, dict(runtimes), node)
     if isinstance(source, Mapping):
         text = _as_yaml(dict(source))
         return read_workflow(text, "workflow", "workflow", _outside("workflow"), said), text

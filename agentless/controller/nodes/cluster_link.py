@@ -38,6 +38,9 @@ RESTS = 10.0
 SILENT_EVERY = 10.0
 """Seconds between two looks at one whose Slurm does not answer."""
 LOOK_WITHIN = 60.0
+NODES_WITHIN = 30.0
+ANSWER_WITHIN = 5.0
+"""Seconds for which a person waits for the compute nodes of a cluster; then there are those of the last look."""
 _log = logging.getLogger(__name__)
 
 
@@ -76,9 +79,10 @@ class ClusterLink(Link):
         finally:
             self._wake.set()
 
-    async def nodes(self) -> tuple[ClusterNode, ...]:
+    async def nodes(self, *, within: float = NODES_WITHIN) -> tuple[ClusterNode, ...]:
         """Ask for its compute nodes, and keep the answer as `inside`."""
-        self.inside = self.runtime.parse_nodes(await super().run(self.runtime.nodes()))
+        asked = replace(self.runtime.nodes(), timeout=within)
+        self.inside = self.runtime.parse_nodes(await super().run(asked))
         self.inside_at = self.cache.now()
         return self.inside
 

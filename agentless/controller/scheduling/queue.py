@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from agentless.controller import plugins
 from agentless.controller.nodes.registry import Nodes
+from agentless.controller.scheduling.overflows import Overflows
 from agentless.controller.scheduling.run_history import RunHistory
 from agentless.controller.state.prerequisites import Prerequisites, job_name
 from agentless.controller.state.tasks import Tasks
@@ -16,7 +17,7 @@ from agentless.model.nodes.cluster import Cluster
 from agentless.model.nodes.node import unreachable
 from agentless.model.tasks.requirement import Requirement
 from agentless.model.tasks.spec import TaskSpec
-from agentless.model.tasks.task import Blocked, Ended, Pending, Placement, Scheduled, Submitted, Task
+from agentless.model.tasks.task import Assigning, Blocked, Ended, Pending, Placement, Scheduled, Submitted, Task
 from agentless.model.tasks.task_event import BlockedBy, GaveUp
 from agentless.model.units import counted, format_duration
 from agentless.model.view import ExplainView
@@ -27,12 +28,13 @@ from agentless.rules.explain.gangs import explanation_of_gang
 from agentless.rules.explain.obstacles import brief, never, no_node, refusal
 from agentless.rules.explain.preemption import as_one, awaited, may_be_preempted, named, preempts
 from agentless.rules.explain.waits import coming, in_brackets, progress, room, submitted_words, waits_for
-from agentless.rules.scheduling.batches import is_held_back
+from agentless.rules.scheduling.batches import is_held_back, within_limits
 from agentless.rules.scheduling.order import order
 from agentless.rules.scheduling.plan import PROMISES, Outlook, Plan, plan
 from agentless.rules.scheduling.prerequisites import foreseeable
 from agentless.rules.scheduling.search import Cost
 from agentless.rules.scheduling.timeline.promise import Promise
+from agentless.rules.tasks.awaited_jobs import jobs_awaited
 from agentless.rules.tasks.dependencies import first_event
 from agentless.rules.tasks.gangs.gangs import (
     asked_together,
@@ -58,7 +60,13 @@ class Queue:
     """
 
     def __init__(
-        self, tasks: Tasks, nodes: Nodes, prerequisites: Prerequisites, run_history: RunHistory, clock: Clock
+        self,
+        tasks: Tasks,
+        nodes: Nodes,
+        prerequisites: Prerequisites,
+        run_history: RunHistory,
+        overflows: Overflows,
+        clock: Clock,
     ) -> None:
         self.policy = "pack"
         self.learn = False
@@ -67,6 +75,7 @@ class Queue:
         self._nodes = nodes
         self._prerequisites = prerequisites
         self._run_history = run_history
+        self._overflows = overflows
         self._clock = clock
         self._used: Mapping[str, float] = {}
         self._lent: Mapping[str, float] = {}
@@ -106,9 +115,10 @@ class Queue:
         self._used, self._lent = self._run_history.used(), self._run_history.lent()
         lengths = self._run_history.lengths(others) if self.learn else {}
         queue = order([*waiting, *self._blocked(), *others], self._used, self._lent)
-        placed = self._tasks.live.values()
+        placed = (*self._tasks.live.values(), *handed)
         planned = plan(cluster, queue, now, self._policies, self.plan, lengths=lengths, placed=placed)
-        return replace(planned, starts={**handed, **planned.starts}) if handed else planned
+        starts = {task.id: place for task in handed if (place := task.placement)}
+        return replace(planned, starts={**starts, **planned.starts}) if handed else planned
 
     def look_again(self) -> Plan:
         """Plan as of now, and keep the plan."""
@@ -131,7 +141,7 @@ class Queue:
             reason = task.status.reason or self._waits_for(task, task.status)
             return Outlook(None, reason, self.plan.promises.get(task.id))
         if away := self._nodes.cluster_of(task.spec.needs):
-            return Outlook(None, unreachable(away.node.name, away.silence) if away.silence else "")
+            return Outlook(None, unreachable(away.node.name, away.silence) if away.silence else self._held_back(task))
         if not self._looked:
             return Outlook()
         if task.id not in self._positions:
@@ -167,6 +177,16 @@ class Queue:
         coming = when(promise, self._nodes.cluster(), task.spec, gang=_promised(mates, looked))
         return f"preempts {named(promise.victims, self._tasks.live)}; {coming}"
 
+    def overflow(self, task_id: str, looked: Plan) -> str:
+        """Whether a new task goes to a cluster and when, in words; empty if it is for nodes only."""
+        task = self._tasks.live.get(task_id)
+        if task is None or task_id not in looked.promises:
+            return ""
+        promise = looked.promises[task_id]
+        if promise is None and len(looked.promises) > EXPLAINED:
+            return ""  # as most of a large sweep
+        return self._overflows.words(task, promise)
+
     def explain(self, task: Task) -> ExplainView:
         """Why a task does not start, node by node."""
         if isinstance(task.status, Scheduled):
@@ -189,9 +209,9 @@ class Queue:
             return ExplainView(task.id, words, None, (), {})
         lent = may_be_preempted(task, self._clock.now())
         if isinstance(task.status, Submitted):
-            return ExplainView(
-                task.id, submitted_words(task, task.status, self._clock.now()), timestamp(task.status.expected), (), {}
-            )
+            status = replace(task.status, reason=self._waits_there(task) or task.status.reason)
+            words = submitted_words(task, status, self._clock.now())
+            return ExplainView(task.id, words, timestamp(status.expected), (), {})
         if not isinstance(task.status, Pending):
             words = f"task {task.id} is {task.state}, not pending"
             away = self._nodes.clusters.get(task.node or "")
@@ -199,6 +219,8 @@ class Queue:
                 words = f"task {task.id} is {task.state}: {away.node.name} does not answer: {away.silence}"
             return ExplainView(task.id, "; ".join(filter(None, (words, lent))), None, (), {})
         if away := self._nodes.cluster_of(task.spec.needs):
+            if not away.silence and (held_back := self._held_back(task)):
+                return ExplainView(task.id, f"task {task.id} goes to {away.node.name} later: {held_back}", None, (), {})
             words = f"task {task.id} goes to {away.node.name} as soon as that answers"
             return ExplainView(task.id, f"{words}: {away.silence or 'about to start'}", None, (), {})
         cluster = self._nodes.cluster()
@@ -208,9 +230,11 @@ class Queue:
         held_back = self._held_back(task)
         coming = when(promise, cluster, task.spec, held_back=bool(held_back), gang=_promised(mates, self.plan))
         summary = f"task {mates[0].id} ({asked_together(mates)}) is number {position} in the queue; "
-        coming = "; ".join(filter(None, (coming, lent)))
+        overflow = self._overflows.words(task, promise)
+        coming = "; ".join(filter(None, (coming, lent, overflow)))
         if len(mates) == 1 and never(cluster, task.spec, task.owner):
-            return explanation(cluster, task, f"{summary}no node can run it", None, Ahead())
+            summary = "; ".join(filter(None, (f"{summary}no node can run it", overflow)))
+            return explanation(cluster, task, summary, None, Ahead())
         if held_back:
             start = timestamp(promise.start) if promise else None
             return ExplainView(task.id, f"{summary}{held_back}; {coming}", start, (), {})
@@ -220,16 +244,20 @@ class Queue:
     def what_if(self, spec: TaskSpec, owner: str, members: Sequence[TaskSpec] = ()) -> ExplainView:
         """What would happen to a task if it were submitted now; `members` are all specs of a gang."""
         if away := self._nodes.cluster_of(spec.needs):
-            words = f"{spec.needs} would be a job of {away.node.name}, which decides when it starts{room(away.inside)}"
+            job = f"{spec.needs} on {spec.multinode.size} nodes" if spec.multinode else str(spec.needs)
+            words = f"{job} would be a job of {away.node.name}, which decides when it starts{room(away.inside)}"
             words = unreachable(away.node.name, away.silence) if away.silence else words
             return ExplainView("", words, None, (), {})
         now, cluster = self._clock.now(), self._nodes.cluster()
         mates = would_be_members([Task("", each, "", owner, now) for each in members or (spec,)])
         for task in mates:
+            asked = self._overflows.with_image(task)
             if never(cluster, task.spec, owner):
                 words = f"{asked_together(mates)} would be refused" if len(mates) > 1 else no_node(task.spec)
+                words = "; ".join(filter(None, (words, self._overflows.words(asked, None))))
                 return self._explained(cluster, mates, words, None, self._ahead(mates[0], self.plan))
-            if isinstance(refusal(cluster, task.spec, owner), Unreachable):
+            is_silent = isinstance(refusal(cluster, task.spec, owner), Unreachable)
+            if is_silent and not self._overflows.may_go(asked.spec):
                 words = f"{task.spec.needs} would be refused: cannot reach any matching node"
                 return explanation(cluster, task, words, None, Ahead())
         if (waits := self._would_wait(mates, cluster)) is not None:
@@ -243,6 +271,7 @@ class Queue:
         place, promise = 1 + next(at for at, unit in enumerate(units) if task in unit), found.promises.get(task.id)
         coming = when(promise, cluster, task.spec, gang=_promised(mates, found))
         summary = f"{asked_together(mates)} would be number {place} in the queue; {coming}"
+        summary = "; ".join(filter(None, (summary, self._overflows.words(self._overflows.with_image(task), promise))))
         explained = self._explained(cluster, mates, summary, promise, self._ahead(task, found))
         return replace(explained, preemption=preempts(cluster, *as_one(mates, found.promises), self._tasks.live))
 
@@ -343,6 +372,13 @@ class Queue:
 
         return waits_for(status.on, about, job_of)
 
+    def _waits_there(self, task: Task) -> str:
+        """What a cluster waits for in the place of a task, in words; empty if for nothing."""
+        if not (task.placement and task.placement.after):
+            return ""
+        on = tuple(each for each in task.spec.terms.requires if self._last_live(each.on))
+        return self._waits_for(task, Blocked(on), at_length=True) if on else ""
+
     def _blocked(self) -> list[Task]:
         """The blocked tasks that may be promised a place."""
         blocked = (self._tasks.live[task_id] for task_id in self._tasks.waiters)
@@ -350,19 +386,31 @@ class Queue:
 
     def _handed_over(
         self, waiting: Sequence[Task], others: Sequence[Task]
-    ) -> tuple[dict[str, Placement], list[Task], list[Task]]:
-        """The tasks that go to clusters which answer, and those that are planned here."""
+    ) -> tuple[list[Task], list[Task], list[Task]]:
+        """The tasks that go to clusters which answer, with their places, and those that are planned here."""
         if not self._nodes.clusters:
-            return {}, [*waiting], [*others]
-        handed = dict[str, Placement]()
+            return [], [*waiting], [*others]
+        away, now = list[Task](), self._clock.now()
         for task in (*waiting, *others):
             if (place := self._nodes.cluster_of(task.spec.needs)) and place.silence is None:
-                handed[task.id] = Placement(place.node.name)
+                away.append(_handed(task, Placement(place.node.name), now))
+        known = (*self._tasks.live.values(), *waiting, *others)
+        handed = [*within_limits(away, known), *self._waiting_there(now)]
 
         def here(some: Sequence[Task]) -> list[Task]:
             return [task for task in some if not self._nodes.cluster_of(task.spec.needs)]
 
         return handed, here(waiting), here(others)
+
+    def _waiting_there(self, now: float) -> list[Task]:
+        """The blocked tasks whose cluster can wait in their place, with their places."""
+        found = list[Task]()
+        for task in map(self._tasks.live.__getitem__, self._tasks.waiters):
+            if (place := self._nodes.cluster_of(task.spec.needs)) and place.silence is None:
+                name = place.node.name
+                if after := jobs_awaited(task, name, self._last_live):
+                    found.append(_handed(task, Placement(name, after=after), now))
+        return found
 
     def _last_live(self, first: str) -> Task | None:
         last = self._tasks.last_live(first)
@@ -372,6 +420,11 @@ class Queue:
         live = self._tasks.live
         waiting = [t for t in live.values() if isinstance(t.status, Pending) and not t.stop]
         return [t for t in waiting if not is_held_by_last_try(t, live)]
+
+
+def _handed(task: Task, place: Placement, now: float) -> Task:
+    """A task as it is on its way to a cluster."""
+    return replace(task, status=Assigning(place, now))
 
 
 def _on_failure(waits: Blocked | BlockedBy) -> bool:

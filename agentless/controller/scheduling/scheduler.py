@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from agentless.controller.gangs.starts import Starts
 from agentless.controller.nodes.link.sampler import SAMPLE_SOON
 from agentless.controller.nodes.registry import Nodes
+from agentless.controller.scheduling.overflows import Overflows
 from agentless.controller.scheduling.queue import Queue
 from agentless.controller.state.event_bus import EventBus
 from agentless.controller.state.ledger import Ledger
@@ -17,7 +18,7 @@ from agentless.controller.state.lookup import Lookup
 from agentless.errors import AgentlessError, Refused, StateError, UsageError
 from agentless.model.caller import Caller
 from agentless.model.tasks.task import Pending, Placement, Task
-from agentless.model.tasks.task_event import Assigned, Moved, Preempts
+from agentless.model.tasks.task_event import Assigned, HandedOver, Moved, Preempts
 from agentless.rules.explain.preemption import preempting
 from agentless.rules.scheduling.rank import ranks_after_move
 from agentless.rules.tasks.gangs.gangs import members_together
@@ -32,9 +33,17 @@ class Scheduler:
     """Assigns places to pending tasks, and has them launched."""
 
     def __init__(
-        self, queue: Queue, nodes: Nodes, ledger: Ledger, lookup: Lookup, starts: Starts, bus: EventBus
+        self,
+        queue: Queue,
+        overflows: Overflows,
+        nodes: Nodes,
+        ledger: Ledger,
+        lookup: Lookup,
+        starts: Starts,
+        bus: EventBus,
     ) -> None:
         self._queue = queue
+        self._overflows = overflows
         self._nodes = nodes
         self._ledger = ledger
         self._lookup = lookup
@@ -122,6 +131,11 @@ class Scheduler:
             # In one write, before anybody is asked: from here on, nobody else gets these places.
             self._ledger.apply_all(
                 {task: (Preempts(place), preempting(place, self._ledger.tasks.live)) for task, place in places.items()}
+            )
+        # What it changes wakes the next look, where these tasks are launched as any that has a cluster as its target.
+        if going := self._overflows.going(self._queue.waiting(), self._queue.plan.promises):
+            self._ledger.apply_all(
+                {task: (HandedOver(to), "no node can start it in time") for task, to in going.items()}
             )
 
     def _assign(self, starts: Mapping[str, Placement], cause: str) -> None:

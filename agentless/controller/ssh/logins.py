@@ -1,4 +1,7 @@
-"""From the name of a host to a container: `train` is a task, and `torch.env` is the build container of an env."""
+"""From the name of a host to a container: `train` is a task, and `torch.env` is the build container of an env.
+
+The name of a cluster is its login node.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +26,14 @@ class Logins:
 
     @asynccontextmanager
     async def log_in(self, host: str, by: Caller) -> AsyncIterator[Login]:
-        """Find the container; raises what a shell in it would raise. A task that is called like an env wins."""
+        """Find the container; raises what a shell in it would raise. A task of the same name comes first."""
         async with AsyncExitStack() as stack:
             try:
                 login = await stack.enter_async_context(self._terminals.log_in(host, by))
             except NotFound:
+                if host in self._nodes.clusters:
+                    yield self._terminals.on_login_node(host)
+                    return
                 login = await stack.enter_async_context(await self._other(host, by))
             yield login
 

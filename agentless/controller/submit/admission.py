@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from agentless.controller.files.expected_outputs import ExpectedOutputs
 from agentless.controller.nodes.registry import Nodes
+from agentless.controller.scheduling.overflows import Overflows
 from agentless.controller.state.ledger import Ledger
 from agentless.controller.tasks.dependencies import Dependencies
 from agentless.errors import AgentlessError, Refused, Unreachable
@@ -33,9 +34,16 @@ class Admission:
     """Admits tasks into the ledger, or says why not."""
 
     def __init__(
-        self, nodes: Nodes, ledger: Ledger, dependencies: Dependencies, outputs: ExpectedOutputs, clock: Clock
+        self,
+        nodes: Nodes,
+        overflows: Overflows,
+        ledger: Ledger,
+        dependencies: Dependencies,
+        outputs: ExpectedOutputs,
+        clock: Clock,
     ) -> None:
         self._nodes = nodes
+        self._overflows = overflows
         self._ledger = ledger
         self._tasks = ledger.tasks
         self._dependencies = dependencies
@@ -132,8 +140,11 @@ class Admission:
         return reasons
 
     def _is_for_later(self, task: Task) -> bool:
-        """Whether the start time of a task has not come yet."""
-        return (task.spec.terms.start_at or 0.0) > self._clock.now()
+        """Whether our queue keeps a task until its start time. A cluster that answers keeps it itself."""
+        if (task.spec.terms.start_at or 0.0) <= self._clock.now():
+            return False
+        place = self._nodes.cluster_of(task.spec.needs)
+        return place is None or place.silence is not None
 
     def _first(self, task: Task, placement: Placement | None) -> TaskEvent:
         if self._is_for_later(task):
@@ -145,6 +156,8 @@ class Admission:
         if place := self._nodes.cluster_of(task.spec.needs):
             away = Unreachable(unreachable(place.node.name, place.silence)) if place.silence else None
             return None if is_blocked or self._is_for_later(task) else away
+        if self._overflows.may_go(task.spec):
+            return None
         if words := never(cluster, task.spec, task.owner):
             return Refused(words)
         if is_blocked or self._is_for_later(task):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from dataclasses import replace
 
@@ -59,19 +60,28 @@ class Answers:
         )
         return [*map(self.begun, tasks), *[refused] * (len(request.specs) - len(tasks))]
 
-    def not_begun(self, task: Task, turned_away: AgentlessError | None, soon: str = "") -> StartView:
-        """The answer for a task that waits, or that was refused. `soon`: why it does not wait for long."""
+    def not_begun(self, task: Task, turned_away: AgentlessError | None, soon: str, later: str) -> StartView:
+        """The answer for a task that waits, or that was refused.
+
+        `soon` is why it does not wait for long, and `later` where it goes if it does.
+        """
         target = str(task.spec.needs)
         if turned_away:
             return StartView(target, None, turned_away.exit_code, str(turned_away))
         view = self._views.view(self._tasks.live[task.id])
-        return StartView(target, replace(view, reason=soon) if soon else view, 0, "")
+        reason = "; ".join(filter(None, (soon or (view.reason or ""), later)))
+        return StartView(target, replace(view, reason=reason) if soon or later else view, 0, "")
 
-    async def launched(self, task: Task) -> StartView:
-        """Launch a task, wait for the outcome, and answer."""
+    async def launched(self, task: Task, within: float | None = None) -> StartView:
+        """Launch a task, wait for the outcome, and answer. After `within` seconds, the launch goes on by itself."""
         target = str(task.spec.needs)
         try:
-            await self._starts.first(task.id, self._scheduler.elsewhere)
+            async with asyncio.timeout(within):
+                await self._starts.first(task.id, self._scheduler.elsewhere)
+        except TimeoutError:
+            now = self._tasks.live.get(task.id, task)
+            words = f"{now.node} has not answered yet, and may have submitted task {task.id}; check with: agentless ps"
+            return StartView(target, self._views.view(now), NoAnswer.exit_code, words)
         except Refused as error:
             if task.id not in self._tasks.live:
                 return StartView(target, None, error.exit_code, str(error))

@@ -8,6 +8,7 @@ from dataclasses import replace
 from agentless.controller.envs.envs import Envs
 from agentless.controller.files.volumes import Volumes
 from agentless.controller.nodes.registry import Nodes
+from agentless.controller.scheduling.overflows import Overflows
 from agentless.controller.scheduling.queue import POLICIES
 from agentless.controller.submit.request import Submit
 from agentless.controller.tasks.dependencies import Dependencies
@@ -26,7 +27,8 @@ from agentless.model.tasks.task import Task
 from agentless.model.tasks.task_id import new_task_id
 from agentless.ports import Clock
 from agentless.rules.images.envs import assumed_words
-from agentless.rules.submit.cluster import check_for_cluster
+from agentless.rules.submit.cluster import check_excluded, check_for_cluster, check_for_nodes, jobs_of
+from agentless.rules.submit.cluster_gpus import with_type
 from agentless.rules.tasks.gangs.gangs import named_members
 from agentless.rules.tasks.settings import with_shared
 from agentless.rules.views.nearest import nearest
@@ -42,6 +44,7 @@ class TaskBuilder:
         volumes: Volumes,
         vendors: GpuVendors,
         dependencies: Dependencies,
+        overflows: Overflows,
         clock: Clock,
     ) -> None:
         self._vendors = vendors
@@ -49,6 +52,7 @@ class TaskBuilder:
         self._envs = envs
         self._volumes = volumes
         self._dependencies = dependencies
+        self._overflows = overflows
         self._clock = clock
         self._shared_dir: str | None = None
         self._image: str | None = None
@@ -62,6 +66,10 @@ class TaskBuilder:
         self._image = inventory.image
         self._container = inventory.container
         self._can_notify = bool(inventory.notify)
+
+    def jobs_of(self, specs: Sequence[TaskSpec]) -> tuple[TaskSpec, ...]:
+        """The specs, of which each gang on a cluster is one task."""
+        return jobs_of(specs, self._nodes.clusters)
 
     def check_request(self, request: Submit) -> None:
         """Check a request; raises UsageError if it is invalid, NotFound for an unknown node."""
@@ -92,10 +100,18 @@ class TaskBuilder:
         if spec.needs.policy is not None and spec.needs.policy not in POLICIES:
             hint = nearest(spec.needs.policy, POLICIES)
             raise UsageError(f"no policy {spec.needs.policy!r}{hint}; available: {', '.join(POLICIES)}")
-        for name in (*spec.needs.nodes, *spec.needs.exclude):
+        for name in spec.needs.nodes:
             self._nodes.place(name)
         if named := [name for name in spec.needs.nodes if name in self._nodes.clusters]:
-            check_for_cluster(spec, named[0], self._nodes.cluster_link(named[0]).node.slurm)
+            link = self._nodes.cluster_link(named[0])
+            check_for_cluster(spec, named[0], link.node.slurm)
+            with_type(spec, named[0], link.inside)
+            check_excluded(spec.needs.exclude, named[0], link.inside)
+        else:
+            check_for_nodes(spec)
+            for name in spec.needs.exclude:
+                self._nodes.place(name)
+        self._overflows.check(spec)
         if spec.notify and not self._can_notify:
             raise UsageError("--notify: the inventory has no targets; add one below notify: in the inventory")
 
@@ -175,8 +191,10 @@ class TaskBuilder:
     def _built(self, request: Submit) -> list[Task]:
         tasks = list[Task]()
         owner = request.by.name if request.owner is None else check_owner(request.owner, "--owner")
-        for number, spec in enumerate(request.specs):
-            is_job = self._nodes.cluster_of(spec.needs) is not None
+        for number, asked in enumerate(request.specs):
+            cluster = self._nodes.cluster_of(asked.needs)
+            is_job = cluster is not None
+            spec = with_type(asked, cluster.node.name, cluster.inside) if cluster else asked
             node = self._nodes.place(spec.needs.node).node if spec.needs.node else None
             image = None if is_job else spec.image or (node.image if node else self._image)
             if image is None and not (spec.on_node_itself or is_job):
@@ -189,6 +207,7 @@ class TaskBuilder:
             task_id = request.ids[number] if request.ids else self._last_id
             batch = request.batch or (tasks[0].id if tasks else task_id)
             whole = spec if spec.on_node_itself or is_job else with_shared(replace(spec, image=image), self._shared_dir)
+            self._overflows.check(whole)  # once more: it has its image now
             if whole.job is not None:
                 count = whole.job.tasks if request.ids else len(request.specs)
                 whole = replace(whole, job=replace(whole.job, workflow=batch, tasks=count))

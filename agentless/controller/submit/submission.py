@@ -19,6 +19,9 @@ from agentless.model.tasks.task import Task
 from agentless.model.view import StartView
 from agentless.rules.explain.obstacles import never, refusal
 
+CLUSTER_WITHIN = 8.0
+"""Seconds for which a submit waits for the answer of a cluster."""
+
 
 class Submission:
     """Submits tasks."""
@@ -49,6 +52,7 @@ class Submission:
         if not request.specs:
             raise UsageError("no target; specify GPUs, such as node1::0; to see free GPUs, run: agentless gpus")
         check_secrets(request.secrets)
+        request = replace(request, specs=self._builder.jobs_of(request.specs))
         if request.repeated and (answered := await self._answers.repeated(request)):
             return answered
         if request.whole and any(wrong := await self._builder.problems(request.specs)):
@@ -72,11 +76,13 @@ class Submission:
         starts = [
             None
             if task.id in placements and not error
-            else self._answers.not_begun(task, error, self._queue.preempting(task, looked))
+            else self._answers.not_begun(
+                task, error, self._queue.preempting(task, looked), self._queue.overflow(task.id, looked)
+            )
             for task, error in zip(tasks, refused, strict=True)
         ]
         begun = [task for task, start in zip(tasks, starts, strict=True) if start is None]
-        launched = iter(await asyncio.gather(*(self._answers.launched(task) for task in begun)))
+        launched = iter(await asyncio.gather(*(self._answers.launched(task, self._patience(task)) for task in begun)))
         return _noticed([start or next(launched) for start in starts], notice)
 
     async def replace(self, request: Submit, old: Task, *, same: bool) -> StartView:
@@ -106,6 +112,10 @@ class Submission:
         """Why one of the tasks fits no node that has answered; the others are wrong in another way."""
         words = never(self._nodes.cluster(), request.specs[number], request.owner or request.by.name)
         return Refused(words) if words else None
+
+    def _patience(self, task: Task) -> float | None:
+        """How long whoever submits a task waits for its launch, in seconds: a cluster may be busy with others."""
+        return CLUSTER_WITHIN if self._nodes.cluster_of(task.spec.needs) else None
 
     async def _wait_for_nodes(self, task: Task) -> None:
         """Wait until the nodes that a task may run on have answered or failed to."""

@@ -17,6 +17,7 @@ from agentless.controller.state.lookup import Lookup
 from agentless.errors import NotFound, Refused
 from agentless.gpus.vendors import GpuVendors
 from agentless.model.caller import Caller
+from agentless.model.containers.job_id import login_node
 from agentless.model.tasks.task import Paused, Running, Task, Waiting
 from agentless.model.tasks.task_id import numbered
 from agentless.model.terminal import Attachment
@@ -59,6 +60,11 @@ class Terminals:
         login = Login(place, partial(self._tell, task.id, by), gate)
         with self._visits.entered(task.id, login.show):
             yield login
+
+    def on_login_node(self, cluster: str) -> Login:
+        """The same on the login node of a cluster, beside all tasks."""
+        link = self._nodes.cluster_link(cluster)
+        return Login(Place(link, link.runtime, login_node(cluster), self._endings), lambda *_: None)
 
     def is_task(self, reference: str) -> bool:
         """Whether there is such a task."""

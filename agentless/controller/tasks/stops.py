@@ -16,7 +16,7 @@ from agentless.controller.tasks.containers import Containers
 from agentless.errors import NoAnswer, RuntimeFailed, StateError, Unreachable
 from agentless.model.caller import Caller
 from agentless.model.nodes.node import unreachable
-from agentless.model.tasks.task import Ended, Paused, Running, StopKind, Task, Waiting
+from agentless.model.tasks.task import Ended, Paused, Running, StopKind, Submitted, Task, Waiting
 from agentless.model.tasks.task_event import StopAsked
 from agentless.ports import Clock
 from agentless.rules.tasks.due import within_limit
@@ -95,7 +95,9 @@ class Stops:
         return [
             self._end(task, task.stop, task.grace)
             for task in asked
-            if task.stop and isinstance(task.status, (Running, Paused)) and not self._containers.is_over(task.id)
+            if task.stop
+            and isinstance(task.status, (Running, Paused, Submitted))
+            and not self._containers.is_over(task.id)
         ]
 
     # ------------------------------------------------------------------ inside

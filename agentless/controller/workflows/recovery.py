@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from agentless.controller.in_thread import in_thread
-from agentless.controller.nodes.node_link import NodeLink
+from agentless.controller.nodes.cluster_link import ClusterLink, TaskLink
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.state.ledger import Ledger
 from agentless.controller.submit.request import Submit
@@ -16,15 +16,16 @@ from agentless.controller.tasks.recovery import Recovery
 from agentless.controller.workflows.workflows import Workflows
 from agentless.errors import AgentlessError, NotFound, Refused
 from agentless.model.caller import Caller
-from agentless.model.command import Result
 from agentless.model.containers.claim import named_task
 from agentless.model.containers.container import Container
+from agentless.model.containers.job_id import job_number
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.task import Task
 from agentless.model.tasks.task_id import first_try, is_task_id, numbered
 from agentless.model.view import LeftJobView, WorkflowLeftView, WorkflowStartView
 from agentless.model.workflows.record import WorkflowRecord
 from agentless.rules.workflows.carried import (
+    HEAD,
     WAITING,
     Carried,
     digest,
@@ -118,7 +119,7 @@ class WorkflowRecovery:
         known = {first_try(task.id) for task in every}
         running = {first_try(task.id) for task in live if task.live}
         running |= {first_try(e.task) for e, _ in of.found if e.container in self._proven} & known
-        named = (named_task(each) or "" for link in self._nodes.links.values() for each in link.containers)
+        named = (named_task(each) or "" for link in self._nodes.every.values() for each in link.containers)
         if stopped is not None:
             last = {first_try(task.id): task.id for task in sorted(every, key=lambda one: one.attempt)}
             stopped |= {key for key, task in last.items() if numbered(task) in stopped}
@@ -182,9 +183,10 @@ class WorkflowRecovery:
         """
         await self._nodes.heard()
         owners = (self._tasks.owner, caller.name)
-        answers = await asyncio.gather(
-            *(self._read(link, owners) for link in self._nodes.links.values() if link.online)
-        )
+        clusters = [link for link in self._nodes.clusters.values() if link.silence is None]
+        online = [link for link in self._nodes.links.values() if link.online]
+        places: list[TaskLink] = [*online, *clusters]
+        answers = await asyncio.gather(*(self._read(link, owners) for link in places))
         found = [each for some, _ in answers for each in some]
         carried = {key: jobs for _, some in answers for key, jobs in some.items()}
         mine = [each for each in found if each.head.owner in owners]
@@ -194,32 +196,42 @@ class WorkflowRecovery:
         known = {of.head.workflow for of in read}
         return read, [each for each in mine if each.head.workflow not in known], stopped
 
-    async def _read(self, link: NodeLink, owners: Sequence[str]) -> tuple[list[Found], dict[str, Carried]]:
+    async def _read(self, link: TaskLink, owners: Sequence[str]) -> tuple[list[Found], dict[str, Carried]]:
         """What the containers of a node carry. What it does not tell is not known."""
         try:
-            answer = await link.run(link.runtime.carried())
-            heads = await in_thread(self._heads, link, answer, {each.id: each for each in link.containers})
+            heads = await self._heads(link)
             found = [each for each in heads if each.signed or each.head.owner in owners]
             return found, await self._jobs(link, (each for each in found if each.head.owner in owners))
         except AgentlessError as error:
             _log.warning("%s: reading workflows: %s", link.node.name, error)
             return [], {}
 
-    def _heads(self, link: NodeLink, answer: Result, there: Mapping[str, Container]) -> list[Found]:
-        key, labels = self._proof.key(), link.runtime.parse_carried(answer)
+    async def _heads(self, link: TaskLink) -> list[Found]:
+        if isinstance(link, ClusterLink):
+            there = {job.id: job for job in await link.carried()}
+            labels = {key: job.labels[HEAD] for key, job in there.items() if HEAD in job.labels}
+        else:
+            answer = await link.run(link.runtime.carried())
+            there = {each.id: each for each in link.containers}
+            labels = await in_thread(link.runtime.parse_carried, answer)
+        return await in_thread(self._signed, link, labels, there)
+
+    def _signed(self, link: TaskLink, labels: Mapping[str, str], there: Mapping[str, Container]) -> list[Found]:
+        key = self._proof.key()
         found = (self._found(link, there[each], label, key) for each, label in labels.items() if each in there)
         return [each for each in found if each]
 
-    def _found(self, link: NodeLink, container: Container, label: str, key: bytes | None) -> Found | None:
+    def _found(self, link: TaskLink, container: Container, label: str, key: bytes | None) -> Found | None:
         head, task = parse_head(label), named_task(container) or ""
         if head is None or not is_task_id(task):
             return None
         signed = has_signed(key, label, container.labels, link.node.name)
-        began = container.here(container.started_at)
+        # What a cluster has in its queue has not ended, either.
+        began = container.here(container.created_at if job_number(container.id) else container.started_at)
         again = container.finished_at is not None
         return Found(head, task, link.node.name, container.id, signed, container.live, again, began)
 
-    async def _jobs(self, link: NodeLink, found: Iterable[Found]) -> dict[str, Carried]:
+    async def _jobs(self, link: TaskLink, found: Iterable[Found]) -> dict[str, Carried]:
         """By their digests, the jobs that are on these containers."""
         groups: dict[tuple[bool, str], list[Found]] = {}
         for each in sorted(found, key=lambda one: -one.head.at):

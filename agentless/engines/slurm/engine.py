@@ -10,7 +10,7 @@ import functools
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from agentless.engines import launch_script
@@ -19,7 +19,7 @@ from agentless.engines.slurm.checkup import PROGRAMS, WAITS, WITHIN, parse_check
 from agentless.engines.slurm.container import apptainer_command, apptainer_variables, pyxis_mounts
 from agentless.engines.slurm.jobs import ACCOUNTING, FORMAT, MAX_JOBS, Job, parse_jobs
 from agentless.engines.slurm.nodes import NODE_FORMAT, parse_nodes
-from agentless.engines.slurm.options import sbatch_options, srun_options
+from agentless.engines.slurm.options import dependency_options, sbatch_options, srun_options
 from agentless.engines.slurm.reasons import reason_words
 from agentless.engines.slurm.refusals import REFUSALS, UNHEARD
 from agentless.engines.slurm.terminal import SlurmTerminal
@@ -33,11 +33,15 @@ from agentless.model.containers.signature import SIGNATURE, Signer
 from agentless.model.nodes.cluster_node import ClusterNode
 from agentless.model.nodes.node import EngineFacts, NodeConfig, with_node
 from agentless.model.nodes.slurm import SlurmCheckup, SlurmCluster, SlurmTrial
+from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.task import Outcome, Task
 from agentless.model.text import printable_lines
+from agentless.model.units import counted
 from agentless.ports import Reading
 from agentless.render import Renderer
+from agentless.rules.tasks.gangs.launchers import command_on_cluster
 from agentless.rules.tasks.settings import with_settings
+from agentless.rules.workflows.carried import JOBS
 
 _SECTION = "slurm.jobs"
 _LISTED = 8 << 20
@@ -49,10 +53,18 @@ _FOLDER = re.compile(
     r"(told |oom )?(.{1,300})"
 )
 _SCRIPT = re.compile(r"agentless-([0-9a-z-]{4,40}) ([A-Za-z0-9_=-]+)")
+_JOBS_LINE = re.compile(r"(agentless-[0-9a-z-]{4,40}) '?([^ ']+)'?")
 _SUBMITTED = re.compile(r"job ([0-9]{1,10}(?:_[0-9]{1,10})?)")
-_UNKNOWN = 300 * 86400.0
-_OUTCOMES: Mapping[str, Outcome] = {"TIMEOUT": "timeout", "DEADLINE": "timeout", "CANCELLED": "killed"}
+_YEAR = 180 * 86400.0
+"""Slurm takes a job without a time limit for one of a year, from its start: who waits for it starts no sooner than this
+after it was submitted, unless that job had run for half a year by then."""
+_FULL = 74
+"""The exit code of a launch that found no job of its task and may submit none, as `slurm-launch.sh.j2` has it."""
+_OUTCOMES: Mapping[str, Outcome] = {
+    "TIMEOUT": "timeout", "DEADLINE": "timeout", "CANCELLED": "killed", "PREEMPTED": "preempted",
+}  # fmt: skip
 """How a job ended that nobody here has stopped."""
+_IN_VAIN = "waited for a job that did not end as required"
 _OOM = "OUT_OF_MEMORY"
 _TOLD = "TOLD"
 """The state of a job of which only its script has said that Slurm told it to end."""
@@ -126,7 +138,15 @@ class Slurm:
 
     def scripts(self) -> Command:
         """Read what the scripts of all our jobs carry."""
-        return self._command("slurm-scripts.sh.j2")
+        return self._command("slurm-scripts.sh.j2", names=[])
+
+    def carried_jobs(self, containers: Sequence[str]) -> Command:
+        """Read the workflows that the scripts of these jobs carry, too: with them, all answers would be too long."""
+        return self._command("slurm-scripts.sh.j2", names=[f"./{each.rpartition(':')[2]}" for each in containers])
+
+    def parse_carried(self, result: Result) -> dict[str, str]:
+        """The label of the jobs of a workflow, by the name of the job that carries it."""
+        return {match[1]: match[2] for line in result.out.splitlines() if (match := _JOBS_LINE.fullmatch(line))}
 
     def parse_scripts(self, result: Result) -> dict[str, dict[str, str]]:
         """The labels of tasks in the answer, by task; raises RuntimeFailed. None of a script in another's folder."""
@@ -186,7 +206,8 @@ class Slurm:
         secrets = wanted[0].secrets
         alike: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
         for number, each in enumerate(wanted, 1):
-            alike[(each.task.batch, *sbatch_options(each.task.spec, self._cluster))].append(number)
+            if each.limit != 0:
+                alike[(each.task.batch, str(each.limit or ""), *self._options(each))].append(number)
         names = [each.task.container_name for each in wanted]
         script = self._script(
             "slurm-launch.sh.j2",
@@ -194,9 +215,10 @@ class Slurm:
             names=names,
             jobs=[self._launch(each) for each in wanted],
             alone=[numbers[0] for numbers in alike.values() if len(numbers) == 1],
+            looks=[number for number, each in enumerate(wanted, 1) if each.limit == 0],
             arrays=[
-                {"numbers": numbers, "names": [names[at - 1] for at in numbers], "options": options}
-                for (_, *options), numbers in alike.items()
+                {"numbers": numbers, "names": [names[at - 1] for at in numbers], "options": options, "most": most}
+                for (_, most, *options), numbers in alike.items()
                 if len(numbers) > 1
             ],
             element=self._script("slurm-array.sh.j2"),
@@ -222,6 +244,11 @@ class Slurm:
             raise NoAnswer(f"{self._node.name} did not report the job it submitted")
         if result.exit_code == launch_script.LOCKED:
             raise Refused(f"{self._node.name}: another launch of task {task.id} is under way; retry")
+        if result.exit_code == _FULL:
+            most = task.spec.terms.max_parallel or 0
+            raise Refused(
+                f"{counted(most, 'task')} of its batch {'is' if most == 1 else 'are'} running (--max-parallel)"
+            )
         if result.exit_code in (launch_script.UNLISTED, launch_script.UNCLEAR) or result.exit_code > 127:
             said = f": {self.complaint(result.err)}" if result.err.strip() else ""
             raise NoAnswer(f"{self._node.name} may have submitted task {task.id}{said}")
@@ -274,28 +301,37 @@ class Slurm:
     def _launch(self, one: Launch) -> list[str]:
         """The name of a job, its script, the variables of its task, its comment, and the options of `sbatch`."""
         task, placement, spec = one.task, one.placement, one.task.spec
+        spec = replace(spec, command=command_on_cluster(spec))
         launch_script.check_secrets_are_there(spec, one.secrets)
         whole = with_settings(spec, self._node)
         claim = self._claim(task.id)
         variables = launch_script.variables(task, placement, self._node, whole, ())
         del variables["AGENTLESS_GPUS"]  # its script has them from Slurm
         boxed = self._cluster.container if spec.image else "none"
+        nodes = _nodes_of(spec)
         comment = f"agentless {task.id} {claim[CONTROLLER]} {claim[SIGNATURE]}"
         labels = self._signer.sign(labels_of(task, placement, self._signer.controller), self._node.name)
+        others = {**one.labels}
+        workflow = others.pop(JOBS, None)
         job = self._script(
             "slurm-job.sh.j2",
             name=task.container_name,
             comment=comment,
-            labels=launch_script.packed(labels),
+            labels=launch_script.packed({**labels, **others}),
+            workflow=workflow,
             workdir=spec.workdir if boxed == "none" else None,
             srun=srun_options(spec, self._cluster),
             mounts=pyxis_mounts(spec.mounts) if boxed == "pyxis" else None,
             command=apptainer_command(spec) if boxed == "apptainer" else spec.command,
             secret_env=spec.secret_env,
+            nodes=nodes,
         )
         env = apptainer_variables(variables) if boxed == "apptainer" else variables
-        exports = self._renderer.script("slurm-variables.sh.j2", env=env)
-        return [task.container_name, job, exports, comment, *sbatch_options(spec, self._cluster)]
+        exports = self._renderer.script("slurm-variables.sh.j2", env=env, nodes=nodes)
+        return [task.container_name, job, exports, comment, *self._options(one)]
+
+    def _options(self, one: Launch) -> list[str]:
+        return [*sbatch_options(one.task.spec, self._cluster), *dependency_options(one.placement.after)]
 
     def _claim(self, task: str) -> dict[str, str]:
         return self._signer.sign({TASK: task, CONTROLLER: self._signer.controller}, self._node.name)
@@ -326,6 +362,7 @@ class Slurm:
         job = replace(job, name=f"agentless-{task}")
         labels = labels if signed else {TASK: task}
         state, words = _state(job)
+        in_vain = job.state == "CANCELLED" and job.reason.startswith("DependencyNeverSatisfied")
         return Container(
             id=f"{job.id}:{job.name}",
             name=job.name,
@@ -333,8 +370,8 @@ class Slurm:
             labels=labels,
             exit_code=job.code,
             oom_killed=job.state == _OOM,
-            error=words,
-            outcome=_OUTCOMES.get(job.state),
+            error=_IN_VAIN if in_vain else words,
+            outcome="cancelled" if in_vain else _OUTCOMES.get(job.state),
             created_at=job.submitted,
             started_at=job.start if job.started else None,
             finished_at=job.end if job.over and job.started else None,
@@ -348,10 +385,19 @@ class Slurm:
         if said == "unwritten":
             return f"cannot write to {folder}; check its disk space and your quota, or set folder: in the inventory"
         if said == "shared":
-            return f"others may write to {folder}, or it is not yours; run there: chmod go-w, or set folder: to your own"
+            return (
+                f"others may write to {folder}, or it is not yours; run there: chmod go-w, or set folder: to your own"
+            )
         if said == "lacks flock":
             return "the login node has no flock; install util-linux there"
         return "no Slurm on this machine: it has no sbatch; set host: to a login node of the cluster"
+
+
+def _nodes_of(spec: TaskSpec) -> dict[str, Any] | None:
+    """What its script tells the nodes of a job on several of them."""
+    if spec.multinode is None:
+        return None
+    return {**asdict(spec.multinode), "slots": max(1, spec.needs.gpus)}
 
 
 def _ended_job(line: str) -> Job | None:
@@ -364,16 +410,21 @@ def _ended_job(line: str) -> Job | None:
 
 
 def _expected(job: Job) -> float | None:
-    """When a job that waits starts. Slurm says a year for one behind a job without a time limit: that is unknown."""
-    if not job.waits or job.start is None:
-        return None
-    return job.start if job.start - (job.submitted or job.start) < _UNKNOWN else None
+    """When a job that waits starts, if Slurm knows it."""
+    return job.start if job.waits and not _is_behind_endless(job) else None
+
+
+def _is_behind_endless(job: Job) -> bool:
+    """Whether it starts when a job without a time limit ends."""
+    far = job.start is not None and (job.submitted is None or job.start - job.submitted > _YEAR)
+    return far and job.reason != "BeginTime"
 
 
 def _state(job: Job) -> tuple[ContainerState, str]:
     """The state of a job as that of a container, and why."""
     if job.waits:
-        return "queued", reason_words(job.reason, job.id)
+        words = reason_words(job.reason, job.id)
+        return "queued", f"{words}; no time limit ahead of it, so no estimate" if _is_behind_endless(job) else words
     if job.is_paused:
         return "paused", ""
     if job.runs:

@@ -16,7 +16,8 @@ class Launch:
 
     `entrypoint` replaces that of the image. `image_id` is what the node calls the image of its env. If `held`, its
     container is created, which claims its GPUs, and not started; `created` is the id that it has got just now, if it is
-    to be started. `labels` are those that are neither its claim nor its spec.
+    to be started. `labels` are those that are neither its claim nor its spec. With a `limit`, so many of the tasks of
+    its batch that are launched together may run at once; 0: it may start nothing, but be found.
     """
 
     task: Task
@@ -30,3 +31,4 @@ class Launch:
     held: bool = False
     created: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
+    limit: int | None = None

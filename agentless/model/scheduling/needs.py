@@ -125,8 +125,8 @@ def joined(needs: Needs, target: Needs, text: str) -> Needs:
         raise UsageError(f"target {text!r} specifies the number of GPUs; omit --gpus")
     if (target.gpu_types and needs.gpu_types) or (target.gpu_memory and needs.gpu_memory):
         raise UsageError(f"target {text!r} specifies the kind of GPU; omit --gpu-type and --gpu-memory")
-    if target.nodes and (needs.nodes or needs.exclude):
-        raise UsageError(f"target {text!r} specifies its node; omit --node and --exclude")
+    if target.nodes and needs.nodes:
+        raise UsageError(f"target {text!r} specifies its node; omit --node")
     return replace(
         needs,
         gpus=target.gpus or needs.gpus,

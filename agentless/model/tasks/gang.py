@@ -115,6 +115,20 @@ class Gang:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class MultiNode:
+    """A task that is one job of a cluster on several nodes: Slurm starts its command once on each of them."""
+
+    size: int
+    launcher: Launcher | None = None
+    on_member_failure: OnMemberFailure = "stop"
+
+    def __post_init__(self) -> None:
+        # Labels are untrusted.
+        if not 2 <= self.size <= MAX_GANG:
+            raise ValueError(f"a job on several nodes has 2 to {MAX_GANG}")
+
+
 def member_of(size: int, launcher: str | None, on_member_failure: str) -> Gang:
     """The first member of a gang of this size; raises UsageError."""
     if not 2 <= size <= MAX_GANG:

@@ -18,7 +18,7 @@ from agentless.model.nodes.device import PART_NUMBER
 from agentless.model.notify import NONE, parse_events
 from agentless.model.scheduling.needs import MAX_GPUS, NODE_NAME, Needs, joined, parse_target
 from agentless.model.scheduling.sharing import MAX_SHARES
-from agentless.model.tasks.gang import Gang, check_gang
+from agentless.model.tasks.gang import Gang, MultiNode, check_gang
 from agentless.model.tasks.job import Job, check_job
 from agentless.model.tasks.port import Port, check_ports
 from agentless.model.tasks.public_key import parse_public_keys
@@ -108,6 +108,7 @@ class TaskSpec:
     `public_keys` are those of others who may enter a VPS over controllers of their own, as lines of .pub files; with
     `no_ssh`, nobody enters it by ssh.
     `ports` are those that a client forwards while it shows the task. `gang` says which member of a gang it is.
+    With `multinode`, it is one task on several nodes of a cluster.
     `notify` are the events that messages are sent about; None: those that the inventory chooses.
     `job` is its place in a workflow.
     """
@@ -143,6 +144,7 @@ class TaskSpec:
     public_keys: tuple[str, ...] = ()
     no_ssh: bool = False
     gang: Gang | None = None
+    multinode: MultiNode | None = None
     notify: tuple[str, ...] | None = None
     job: Job | None = None
 
@@ -170,10 +172,20 @@ class TaskSpec:
             return replace(self, needs=replace(needs, nodes=others))
         return replace(self, needs=replace(needs, exclude=tuple(dict.fromkeys((*needs.exclude, node)))))
 
+    def on_cluster(self, cluster: str) -> TaskSpec:
+        """The same spec as a job of this cluster. What only chooses among nodes is left out, and so is NULL."""
+        needs = replace(self.needs, nodes=(cluster,), exclude=(), policy=None)
+        return replace(self, needs=needs, container=None if self.on_node_itself else self.container)
+
     @property
     def gang_size(self) -> int:
         """How many tasks start with it, itself included."""
         return self.gang.size if self.gang else 1
+
+    @property
+    def gpus_of_job(self) -> int:
+        """How many GPUs its job has on all of its nodes; those of `needs` are per node."""
+        return self.needs.gpus * (self.multinode.size if self.multinode else 1)
 
     def unmet(self) -> TaskSpec:
         """The same spec; of a gang's member, without how its members reach each other."""
@@ -243,9 +255,8 @@ def _members(specs: tuple[TaskSpec, ...], gang: Gang) -> tuple[TaskSpec, ...]:
         )
     every = specs * (gang.size // len(specs))
     named = [each.needs.node for each in every if each.needs.node]
-    if len(set(named)) < len(named):
-        node = max(named, key=named.count)
-        raise UsageError(f"--nodes {gang.size}: each member needs its own node, but several targets are {node}")
+    if len(set(named)) < len(named) and not _may_be_cluster(specs):
+        raise UsageError(on_one_node(gang.size, max(named, key=named.count)))
     needs = [each.needs for each in every]
     return tuple(
         replace(
@@ -254,6 +265,16 @@ def _members(specs: tuple[TaskSpec, ...], gang: Gang) -> tuple[TaskSpec, ...]:
         )
         for rank, each in enumerate(every)
     )
+
+
+def on_one_node(size: int, node: str) -> str:
+    """Why a gang cannot be on one node, in words."""
+    return f"--nodes {size}: each member needs its own node, but several targets are {node}"
+
+
+def _may_be_cluster(specs: Sequence[TaskSpec]) -> bool:
+    """Whether one name stands for all nodes of a gang: a cluster has several, and who builds the tasks knows it."""
+    return len(specs) == 1 and not specs[0].needs.indices and specs[0].needs.numa is None
 
 
 def without_zeros(spec: TaskSpec) -> TaskSpec:

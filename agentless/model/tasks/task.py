@@ -50,6 +50,8 @@ class Placement:
     `gpu_total` is the memory of the smallest GPU in bytes, if the task shares them; 0 if unknown. `vendor` is None if
     unknown. `parents` has for each device the UUID of the GPU that it is a part of, empty for a whole GPU; without any
     parts it is empty itself.
+
+    `after` are the jobs that its cluster waits for before it starts the task: `afterok:4711`.
     """
 
     node: str
@@ -60,6 +62,7 @@ class Placement:
     gpu_total: int = 0
     vendor: str | None = None
     parents: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
 
     @property
     def devices(self) -> tuple[Device, ...]:

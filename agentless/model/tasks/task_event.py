@@ -94,6 +94,13 @@ class PlaceLost:
 
 
 @dataclass(frozen=True, slots=True)
+class HandedOver:
+    """It does not wait for nodes any more: it becomes a job of this cluster."""
+
+    cluster: str
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """The launch has reached a step that takes time, like pulling an image."""
 
@@ -162,9 +169,10 @@ class TermsChanged:
 
 @dataclass(frozen=True, slots=True)
 class LaunchFailed:
-    """The launch has failed, and certainly no container runs."""
+    """The launch has failed, and certainly no container runs. `outcome` is what the task is then."""
 
     reason: str
+    outcome: Outcome = "failed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +242,7 @@ TaskEvent = (
     | Met
     | Preempts
     | PlaceLost
+    | HandedOver
     | Step
     | JobQueued
     | Launched

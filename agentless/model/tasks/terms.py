@@ -46,6 +46,8 @@ class Terms:
     A `preemptible` task runs where nobody else wants to, and gives way when another task needs its place, but not
     before it has run for `min_run` (None: at any time). `on_preempt` is what follows.
 
+    It may go to one of the clusters in `overflow` if no node can start it in time (None: those of the inventory).
+
     Only of a VPS: it is stopped `expires` after its start, and after `idle_stop` without use. `snapshot_on_stop` is how
     many of the snapshots are kept that are made when it stops.
     """
@@ -68,6 +70,7 @@ class Terms:
     preemptible: bool = False
     min_run: float | None = None
     on_preempt: OnPreempt = "requeue"
+    overflow: tuple[str, ...] | None = None
 
 
 def parse_signal(text: str) -> str:

@@ -45,7 +45,7 @@ def kind_of_task(task: Task) -> Kind:
 def gpus_held(task: Task) -> int:
     """How many GPUs a task has or had. A cluster does not say which, but a job has as many as it asks for."""
     if job_number(task.container):
-        return 0 if isinstance(task.status, Submitted) else task.spec.needs.gpus
+        return 0 if isinstance(task.status, Submitted) else task.spec.gpus_of_job
     return len(task.placement.gpu_uuids) if task.placement else 0
 
 

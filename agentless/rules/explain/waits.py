@@ -111,4 +111,6 @@ def submitted_words(task: Task, status: Submitted, now: float) -> str:
     job, why = job_number(status.container), f": {status.reason}" if status.reason else ""
     left = None if status.expected is None else format_duration(max(0.0, status.expected - now))
     start = f"; Slurm expects to start it in {left}" if left else ""
+    if (begin := task.spec.terms.start_at or 0.0) > now:
+        start = f"; begins in {format_duration(begin - now)} at the earliest"
     return f"task {task.id} is job {job} in the queue of {status.placement.node}{why}{start}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import bisect
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 
@@ -12,6 +12,9 @@ from agentless.rules.scheduling.prerequisites import Prerequisites, latest
 from agentless.rules.scheduling.stay import Stay
 from agentless.rules.scheduling.timeline.gpu import FAR
 from agentless.rules.scheduling.timeline.node import NodeTimeline
+
+ARRAY = 1000
+"""The most tasks of a limited batch that a cluster gets at once."""
 
 
 class Turns:
@@ -51,6 +54,27 @@ class Turns:
         other.stays = defaultdict(list, {batch: list(stays) for batch, stays in self.stays.items()})
         other.prerequisites = self.prerequisites.copy()
         return other
+
+
+def within_limits(tasks: Sequence[Task], known: Iterable[Task]) -> list[Task]:
+    """Those of the tasks that may go to clusters now, as far as their batches have limits; `known` are all others, too.
+
+    A whole batch of which none has a place goes to its cluster at once, which limits it itself.
+    """
+    limited = {task.batch for task in tasks if task.spec.terms.max_parallel is not None}
+    running, places = Counter[str](), defaultdict[str, set[str | None]](set)
+    for each in known:
+        if each.batch in limited and each.live:
+            running[each.batch] += each.placement is not None
+            places[each.batch].add(each.spec.needs.node)
+    whole = {batch for batch in limited if not running[batch] and len(places[batch]) == 1}
+    found = list[Task]()
+    for task in tasks:
+        most = ARRAY if task.batch in whole else task.spec.terms.max_parallel
+        if most is None or running[task.batch] < most:
+            running[task.batch] += 1
+            found.append(task)
+    return found
 
 
 def is_held_back(task: Task, tasks: Iterable[Task]) -> bool:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from agentless.errors import UsageError
+from agentless.model.nodes.cluster_node import ClusterNode
 from agentless.model.nodes.slurm import SlurmCluster
 from agentless.model.scheduling.needs import NODE_NAME, is_counted
-from agentless.model.tasks.spec import TaskSpec
+from agentless.model.tasks.gang import MultiNode
+from agentless.model.tasks.spec import TaskSpec, on_one_node
+from agentless.rules.views.nearest import nearest
 
 
 def is_place_alone(target: str) -> bool:
@@ -32,32 +36,56 @@ def joined(targets: Sequence[str], clusters: Container[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
+def jobs_of(specs: Sequence[TaskSpec], clusters: Container[str]) -> tuple[TaskSpec, ...]:
+    """The specs, of which each gang on a cluster is one task. Jobs of workflows stay, since others count them."""
+    found = list[TaskSpec]()
+    for spec in specs:
+        gang = spec.gang
+        if gang is None or spec.job is not None or (spec.needs.node or "") not in clusters:
+            found.append(spec)
+        elif gang.rank == 0:
+            nodes = MultiNode(gang.size, gang.launcher, gang.on_member_failure)
+            found.append(replace(spec, gang=None, multinode=nodes))
+    return tuple(found)
+
+
+def check_for_nodes(spec: TaskSpec) -> None:
+    """Raise UsageError for a task on own nodes that only a cluster can run."""
+    node = spec.needs.node
+    if node and spec.gang and spec.gang.alike > 1:
+        raise UsageError(on_one_node(spec.gang.size, node))
+    if spec.multinode is not None:
+        raise UsageError("multinode: only a cluster can run a job on several nodes; use gang")
+
+
 def check_for_cluster(spec: TaskSpec, cluster: str, config: SlurmCluster | None) -> None:
     """Raise UsageError with the option that has no meaning on a cluster, or that it does not support yet."""
     if len(spec.needs.nodes) > 1:
         raise UsageError(f"{cluster} is a cluster, which chooses its nodes itself; specify it alone")
     if spec.image is not None:
         _check_image(spec, cluster, config or SlurmCluster())
+    if spec.terms.preemptible and spec.terms.on_preempt == "requeue" and spec.secret_env:
+        raise UsageError(
+            f"{cluster}: a job that Slurm starts again has no secrets; with --secret-env, use --on-preempt end, or "
+            "omit --preemptible"
+        )
     unsupported = {
         "GPU numbers": bool(spec.needs.indices),
         "--container": spec.container is not None,
-        "--nodes": spec.gang_size > 1,
+        "--nodes in a workflow": spec.gang is not None,
+        "--launcher mpirun": spec.multinode is not None and spec.multinode.launcher == "mpirun",
         "--upload": bool(spec.uploads),
         "--on": bool(spec.needs.on),
-        "--exclude": bool(spec.needs.exclude),
         "--policy": spec.needs.policy is not None,
         "--shm-size": spec.shm_size is not None,
         "--network": spec.network is not None,
-        "--max-parallel": spec.terms.max_parallel is not None,
-        "--no-queue and --wait-for": spec.terms.wait_for is not None,
         "a NUMA node": spec.needs.numa is not None,
         "--output": bool(spec.outputs),
         "--mount without --image": bool(spec.mounts) and spec.image is None,
         "--volume": bool(spec.volumes),
-        "--gpu-memory": spec.needs.gpu_memory is not None,
         "--gpu-share": spec.needs.gpu_share > 1,
         "--share": spec.share,
-        "--preemptible": spec.terms.preemptible,
+        "--min-run": spec.terms.min_run is not None,
         "--privileged": spec.privileged,
         "--user": spec.user is not None,
         "a VPS": spec.traits.comes_back,
@@ -65,6 +93,35 @@ def check_for_cluster(spec: TaskSpec, cluster: str, config: SlurmCluster | None)
     if wrong := next((option for option, given in unsupported.items() if given), None):
         hint = "; agentless run uses it for the current folder" if wrong == "--upload" else ""
         raise UsageError(f"{cluster} is a Slurm cluster, where {wrong} cannot be used{hint}; omit it")
+
+
+def check_excluded(names: Sequence[str], cluster: str, nodes: Sequence[ClusterNode]) -> None:
+    """Raise UsageError for a name that is none of the compute nodes, as far as these are known."""
+    known = {node.name for node in nodes}
+    for name in names:
+        if not NODE_NAME.fullmatch(name) or (known and name not in known):
+            hint = nearest(name, known) or f"; to list them, run: agentless nodes {cluster}"
+            raise UsageError(f"--exclude {name[:64]!r}: {cluster} has no such node{hint}")
+
+
+def check_for_overflow(spec: TaskSpec, cluster: str, config: SlurmCluster | None) -> None:
+    """Raise UsageError with the reason why a task that is made for nodes cannot go to this cluster."""
+    if spec.needs.nodes:
+        raise UsageError(f"the task names its node, {' or '.join(spec.needs.nodes)}; omit that, or --overflow")
+    if spec.job and (spec.job.artifacts or spec.terms.requires):
+        raise UsageError("a job with artifacts, or one that requires other jobs, runs on nodes; omit --overflow")
+    stays = {
+        "--nodes": spec.gang is not None,
+        "--max-parallel": spec.terms.max_parallel is not None,
+        "--no-queue and --wait-for": spec.terms.wait_for is not None,
+    }
+    if option := next((option for option, given in stays.items() if given), None):
+        raise UsageError(f"a task with {option} stays on nodes; omit that, or --overflow")
+    if spec.image is not None and (config or SlurmCluster()).container == "none":
+        raise UsageError(
+            f"{cluster} runs no images; use --container NULL, or set container: of {cluster} in the inventory"
+        )
+    check_for_cluster(spec.on_cluster(cluster), cluster, config)
 
 
 def _check_image(spec: TaskSpec, cluster: str, config: SlurmCluster) -> None:

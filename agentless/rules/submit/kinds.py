@@ -15,6 +15,7 @@ from agentless.model.files.file_spec import Output, Upload
 from agentless.model.notify import parse_events
 from agentless.model.owner import check_owner
 from agentless.model.scheduling.needs import parse_gpu_types
+from agentless.model.scheduling.overflow import parse_overflow
 from agentless.model.tasks.port import Port, parse_port
 from agentless.model.tasks.requirement import Requirement, parse_requirements
 from agentless.model.tasks.spec import Mount, Volume, parse_mount, parse_volume
@@ -60,6 +61,10 @@ def _retry_on(value: str | Iterable[str], option: str) -> tuple[str, ...]:
 
 def _events(value: str | Iterable[str], option: str) -> tuple[str, ...]:
     return parse_events(",".join(texts(value, option)))
+
+
+def _overflow(value: str | Iterable[str], option: str) -> tuple[str, ...]:
+    return parse_overflow(",".join(texts(value, option)))
 
 
 def _on_preempt(value: str, option: str) -> OnPreempt:
@@ -129,7 +134,8 @@ def read_pairs(value: Mapping[str, str] | str | Iterable[str], option: str) -> d
     for text in texts(value, option):
         key, equals, word = text.partition("=")
         if not equals or not key:
-            raise UsageError(f"{option} {text!r}: use KEY=VALUE")
+            hint = f"; for a node or a cluster, use --node {text}" if option == "--on" and not equals else ""
+            raise UsageError(f"{option} {text!r}: use KEY=VALUE{hint}")
         if found.setdefault(key, word) != word:
             raise UsageError(f"{option} {key} has two values, {found[key]} and {word}; keep one")
     return found
@@ -145,6 +151,7 @@ GpuTypes = Annotated[str | Iterable[str] | None, _gpu_types]
 Signal = Annotated[str | None, _signal]
 Endings = Annotated[str | Iterable[str] | None, _retry_on]
 Events = Annotated[str | Iterable[str] | None, _events]
+Overflows = Annotated[str | Iterable[str] | None, _overflow]
 Policy = Annotated[str | None, _policy]
 OnPreempts = Annotated[str | None, _on_preempt]
 Owner = Annotated[str | None, _owner]

@@ -31,6 +31,7 @@ from agentless.rules.submit.kinds import (
     Nodes,
     OnPreempts,
     Outputs,
+    Overflows,
     Owner,
     Pairs,
     Policy,
@@ -71,7 +72,7 @@ class Option:
     default: str | int | None = None
     flags: tuple[str, ...] = ()
     many: bool = False
-    completes: Literal["nodes", "envs", "required"] | None = None
+    completes: Literal["nodes", "clusters", "envs", "required"] | None = None
     hint: str = ""
     choices: tuple[str, ...] = ()
     common: bool = False
@@ -176,6 +177,18 @@ class Options(TypedDict, total=False):
             "(default: the inventory's)",
             "POLICY",
             choices=POLICIES,
+        ),
+    ]
+    overflow: Annotated[
+        Overflows,
+        Option(
+            WHERE,
+            "Slurm cluster to run on if no node can start it in time; several: the first that can; or none "
+            "(default: the inventory's)",
+            "CLUSTER,...",
+            only="task",
+            hint="like hpc: if no node can start it in time",
+            completes="clusters",
         ),
     ]
     time_limit: Annotated[

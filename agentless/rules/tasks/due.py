@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agentless.model.tasks.task import KeptPlace, Paused, Pending, Running, Scheduled, Task
+from agentless.model.tasks.task import KeptPlace, Paused, Pending, Running, Scheduled, Submitted, Task
 from agentless.model.tasks.task_event import GaveUp, PlaceLost, Queued, StopAsked, TaskEvent
 from agentless.model.units import format_duration
 
@@ -13,6 +13,10 @@ PLACE_LATE = 60.0
 
 A_LOOK = 2.0
 """Seconds after which a new task has been planned once."""
+A_CLUSTERS_LOOK = 10.0
+"""Seconds after which a cluster has looked at a new job."""
+_AT_ONCE = "could not start at once (--no-queue)"
+_ELAPSED = "its --wait-for has elapsed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +39,18 @@ def due(task: Task) -> Due | None:
             return Due(place.until + PLACE_LATE, PlaceLost(cause), cause)
         case Pending() if (wait := task.spec.terms.wait_for) is not None:
             since = task.created_at if task.queued_at is None else task.queued_at
-            words = f"gave up after {format_duration(wait)} in the queue (--wait-for)"
-            event = GaveUp(words if wait else "could not start at once (--no-queue)")
-            return Due(since + (wait or A_LOOK), event, "its --wait-for has elapsed")
+            return Due(since + (wait or A_LOOK), GaveUp(_gave_up(wait)), _ELAPSED)
+        case Submitted(since=since) if (wait := task.spec.terms.wait_for) is not None and not task.stop:
+            since = max(since, task.spec.terms.start_at or 0.0)
+            return Due(since + (wait or A_CLUSTERS_LOOK), StopAsked("stop", reason=_gave_up(wait)), _ELAPSED)
         case (Running() | Paused()) as status if not task.stop:
             return _limit(task, status.started_at)
         case _:
             return None
+
+
+def _gave_up(wait: float) -> str:
+    return f"gave up after {format_duration(wait)} in the queue (--wait-for)" if wait else _AT_ONCE
 
 
 def _limit(task: Task, started_at: float) -> Due | None:

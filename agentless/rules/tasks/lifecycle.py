@@ -33,6 +33,7 @@ from agentless.model.tasks.task_event import (
     Exited,
     Froze,
     GaveUp,
+    HandedOver,
     JobQueued,
     Launched,
     LaunchFailed,
@@ -97,13 +98,19 @@ def apply(task: Task, event: TaskEvent, now: float) -> Task:
             return replace(task, status=replace(status, place=place), victims=place.victims)
         case Pending(place=KeptPlace()) as status, PlaceLost(reason=reason):
             return replace(task, status=replace(status, place=None, reason=reason))
+        case Pending(place=None), HandedOver(cluster=cluster) if not task.spec.needs.nodes:
+            return replace(task, spec=task.spec.on_cluster(cluster), status=Pending(), rank=None)
         case ((Blocked() | Pending()), GaveUp(reason=reason)):
             return replace(task, status=Ended("cancelled", now, reason=reason))
         case ((Assigning() | Lost(container=None)), Unplaced(reason, at_once, unfit)) if not task.stop:
-            waiting = Pending(reason, None if at_once else now)
+            waiting: Pending | Blocked = Pending(reason, None if at_once else now)
+            if task.placement and task.placement.after:
+                waiting = Blocked(task.spec.terms.requires)
             spec = task.spec.without(unfit) if unfit else task.spec
             return replace(task, spec=spec.unmet(), status=waiting)
-        case Pending(), Assigned(placement=placement):
+        case Blocked(), Assigned(placement=Placement(after=()) as placement):
+            raise IllegalMove(f"task {task.id} is blocked: {placement.node} does not wait in its place")
+        case ((Pending() | Blocked()), Assigned(placement=placement)):
             return replace(task, status=Assigning(placement, now), signed=True)
         case ((Assigning() | Lost(container=None)), Met(gang=gang)):
             return replace(task, spec=replace(task.spec, gang=gang))
@@ -127,8 +134,8 @@ def apply(task: Task, event: TaskEvent, now: float) -> Task:
             return replace(task, status=replace(status, run=run, started_at=_within(task, began, now)))
         case (Running() | Paused()) as status, Restarted() as event:
             return replace(task, status=_again(task, status.placement, status.container, event, now))
-        case (Assigning() | Submitted() | Lost(container=None)) as status, LaunchFailed(reason=reason):
-            outcome: Outcome = "cancelled" if task.stop else "failed"
+        case (Assigning() | Submitted() | Lost(container=None)) as status, LaunchFailed(reason, then):
+            outcome: Outcome = "cancelled" if task.stop else then
             return replace(task, status=Ended(outcome, now, reason=reason, placement=status.placement))
         case ((Running() | Paused()), Resized(cores=cores, memory=memory)):
             return replace(task, spec=replace(task.spec, cores=cores, memory=memory))

@@ -19,6 +19,7 @@ from agentless.model.tasks.task_event import (
     LaunchFailed,
     LostContact,
     Restarted,
+    StopAsked,
     TaskEvent,
     Thawed,
     Vanished,
@@ -34,6 +35,7 @@ HIDDEN = (
 
 _NO_RECORD = NodeRecord()
 
+_STOPPED = "stopped before it started"
 _UNSTARTED = "its job ended before it started"
 SAME_START = 60.0
 """Seconds by which a cluster may move an expected start without an event."""
@@ -92,7 +94,13 @@ def reconcile(
         return _queued(status, container)
     if isinstance(status, (Assigning, Submitted, Lost)) and _never_ran(container):
         known = (JobQueued(container.id),) if isinstance(status, Lost) else ()
-        return (*known, LaunchFailed("stopped before it started" if task.stop else container.error or _UNSTARTED))
+        stopped = task.stop_reason or _STOPPED
+        if container.outcome == "cancelled" and not task.stop:
+            if status.placement.after:  # what it waited for is about to be seen to have ended, which says why
+                return _queued(status, container)
+            return (*known, StopAsked("stop", reason=container.error), LaunchFailed(container.error))
+        why = stopped if task.stop else container.error or _UNSTARTED
+        return (*known, LaunchFailed(why, "killed" if container.outcome == "killed" else "failed"))
     events: list[TaskEvent] = []
     paused, run = isinstance(status, Paused), None
     if isinstance(status, (Assigning, Submitted, Lost)) or (isinstance(status, Ended) and status.exit_code is None):
@@ -108,7 +116,9 @@ def reconcile(
         paused = paused and not again
     if container.over and task.spec.traits.ends_with_process:
         why = "" if task.stop and container.outcome else container.error  # it ended as it was asked to
-        ended = container.exit_code, container.oom_killed, container.ran, why, container.outcome
+        is_end = container.outcome == "preempted" and not task.spec.terms.preemptible  # it never agreed to that
+        outcome = None if is_end else container.outcome
+        ended = container.exit_code, container.oom_killed, container.ran, why, outcome
         events.append(Exited(*ended))
     elif container.state == "paused" and not paused:
         events.append(Froze())
@@ -166,7 +176,8 @@ def _is_revived(status: Ended, container: Container | None) -> bool:
 def _missing(task: Task, now: float, booted_at: float | None, record: NodeRecord) -> tuple[TaskEvent, ...]:
     status = task.status
     if isinstance(status, Submitted):
-        return (LaunchFailed("its job was removed from the queue of its cluster, outside agentless"),)
+        gone = "its job was removed from the queue of its cluster, outside agentless"
+        return (LaunchFailed((task.stop_reason if task.stop else None) or gone, "killed"),)
     if isinstance(status, (Running, Paused, Lost)) and status.container is not None:
         began = status.started_at or task.created_at
         if job_number(status.container):
@@ -185,5 +196,5 @@ def _missing(task: Task, now: float, booted_at: float | None, record: NodeRecord
 def _unstarted(task: Task, now: float) -> tuple[TaskEvent, ...]:
     status = task.status
     if task.stop and isinstance(status, (Assigning, Lost)) and now - status.since > LAUNCH_BOUND:
-        return (LaunchFailed("stopped before it started"),)
+        return (LaunchFailed(task.stop_reason or _STOPPED),)
     return ()

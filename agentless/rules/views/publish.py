@@ -88,6 +88,7 @@ def task_view(
         command=task.spec.command,
         env_names=task.spec.env_names,
         batch=task.batch,
+        job_nodes=task.spec.multinode.size if task.spec.multinode else 1,
         gang=GangView(gang.id, gang.rank, gang.size, gang.members) if gang else None,
         owner=task.owner,
         created_at=timestamp(task.created_at) or "",
@@ -310,8 +311,8 @@ def cluster_view(
     )
 
 
-def cluster_node_view(node: ClusterNode) -> ClusterNodeView:
-    """The published value of a compute node."""
+def cluster_node_view(node: ClusterNode, as_of: float | None = None) -> ClusterNodeView:
+    """The published value of a compute node; `as_of` (Unix seconds) is when its cluster has answered last."""
     return ClusterNodeView(
         name=node.name,
         state=node.state,
@@ -323,6 +324,7 @@ def cluster_node_view(node: ClusterNode) -> ClusterNodeView:
         memory_mib=node.memory_mib,
         memory_used_mib=node.memory_used_mib,
         gpus_free=node.gpus_free,
+        as_of=timestamp(as_of),
     )
 
 

@@ -37,10 +37,11 @@ _SPAN = re.compile(r"span:[\[{].*[\]}]", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What is said beside the file: parameters (`--set`), and envs for runtimes."""
+    """What is said beside the file: parameters (`--set`), envs for runtimes, and the node of all jobs."""
 
     params: Mapping[str, str] = field(default_factory=dict)
     runtimes: Mapping[str, str] = field(default_factory=dict)
+    node: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +227,8 @@ class _File:
         if not JOB_NAME.fullmatch(job):
             self._reading.wrong(where, f"{job[:80]!r} is not the name of a job; use {HOW_TO_NAME}", key=True)
         given = self._given(defaults, self._checked(Value(raw, where)))
+        if self._settings.node is not None:
+            given["node"] = [Value(self._settings.node, where)]
         return _Job(job, where, given, self._matrix(given["matrix"][0], names) if "matrix" in given else None)
 
     def _is_within(self, count: int) -> bool:

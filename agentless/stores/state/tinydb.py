@@ -226,6 +226,6 @@ class TaskStore:
 def _is_new(task: Task) -> bool:
     """Whether an older agentless cannot read this task, or would start it as one that depends on no other."""
     spec, placement = task.spec, task.placement
-    depends = isinstance(task.status, Blocked) or bool(spec.terms.requires or spec.gang or spec.job)
+    depends = isinstance(task.status, Blocked) or bool(spec.terms.requires or spec.gang or spec.multinode or spec.job)
     has_parts = bool(placement and (placement.parents or any_parts(placement.gpus)))
     return depends or has_parts or any_parts(spec.needs.indices)

@@ -114,9 +114,12 @@ class ClusterState:
         return sorted(gpus, key=lambda gpu: (natural(gpu["node"]), parts_of(gpu_number(gpu))))
 
     def whole_gpus(self) -> list[Row]:
-        """What can be given to a task: of a GPU that is divided, its slices."""
-        divided = {gpu.get("parent") for gpu in self.gpus.values()}
-        return [g for g in self.gpus.values() if g["state"] != "partitioned" and g["uuid"] not in divided]
+        """All GPUs, those that are divided among them."""
+        return [gpu for gpu in self.gpus.values() if not gpu.get("parent")]
+
+    def slices(self) -> list[Row]:
+        """The parts of the GPUs that are divided."""
+        return [gpu for gpu in self.gpus.values() if gpu.get("parent")]
 
     def is_silent(self, name: str | None) -> bool:
         """Whether a node does not answer, so that its present state is unknown."""

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 
 from agentless.errors import UsageError
+from agentless.model.scheduling.overflow import NEVER
 from agentless.model.tasks.port import Port
 from agentless.model.tasks.spec import Mount, TaskSpec, Volume
 from agentless.model.tasks.terms import Terms
@@ -33,7 +34,7 @@ def fields_of(task: Row, spec: Row, needs: Sequence[Row] = ()) -> dict[str, str]
     `needs` are those of its `mates`; raises UsageError if the fields cannot say them all. A start in the past and the
     limit of its batch are left out, and so are the values of its secrets.
     """
-    terms, gang = spec["terms"], spec.get("gang") or {}
+    terms, gang = spec["terms"], spec.get("gang") or spec.get("multinode") or {}
     starts = terms["start_at"] or 0.0
     waits = task.get("waits_for") or ()
     fields = {
@@ -79,6 +80,7 @@ def fields_of(task: Row, spec: Row, needs: Sequence[Row] = ()) -> dict[str, str]
         "on_preempt": _other(terms["on_preempt"], _USUAL_TERMS.on_preempt),
         "no_queue": _flag(terms["wait_for"] == 0),
         "wait_for": _time(terms["wait_for"]) if terms["wait_for"] else "",
+        "overflow": "" if terms["overflow"] is None else ",".join(terms["overflow"]) or NEVER,
         "retries": str(terms["retries"] or ""),
         "retry_on": _other(",".join(terms["retry_on"]), ",".join(_USUAL_TERMS.retry_on)),
         "backoff": "" if terms["backoff"] == _USUAL_TERMS.backoff else _time(terms["backoff"]),

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from agentless.client.client import Client
 from agentless.client.words import free_in_words
 from agentless.errors import AgentlessError, UsageError
-from agentless.model.scheduling.needs import parse_target
+from agentless.model.scheduling.needs import is_slice_type, parse_target
 from agentless.model.text import enumerated
 from agentless.model.units import counted
 from agentless.rules.submit.options import OPTIONS
@@ -19,7 +19,7 @@ ASKED = "image", "container"
 _MOST_NODES = 8
 """Nodes that are asked for their images."""
 _MOST_TASKS = 200
-_COMMAS = {"requires", "after_batch", "gpu_type", "notify", "retry_on"}
+_COMMAS = {"requires", "after_batch", "gpu_type", "notify", "retry_on", "overflow"}
 _VENDORS = ("NVIDIA ", "AMD ")
 
 
@@ -55,7 +55,7 @@ def picks(name: str, cluster: ClusterState, answers: Mapping[str, Sequence[Row]]
         return list(_images(cluster, answers))
     if name == "gpu_type":
         return list(_gpu_types(cluster))
-    return list({"nodes": _nodes, "envs": _envs, "required": _tasks}[OPTIONS[name].completes or ""](cluster, answers))
+    return list(_LISTS[OPTIONS[name].completes or ""](cluster, answers))
 
 
 def ask(name: str, client: Client, cluster: ClusterState, values: Mapping[str, str]) -> Iterator[tuple[str, list[Row]]]:
@@ -106,9 +106,13 @@ def _gpu_types(cluster: ClusterState) -> Iterator[Pick]:
             name = name.removeprefix(vendor)
         if name:
             found.setdefault(name, []).append(gpu)
+    for each in cluster.slices():
+        if is_slice_type(each["profile"]):
+            found.setdefault(each["profile"], []).append(each)
     for name in sorted(found, key=natural):
         free = sum(gpu["state"] == "free" for gpu in found[name])
-        yield Pick(name, f"{free} of {counted(len(found[name]), 'GPU')} free")
+        noun = found[name][0].get("kind", "GPU").replace("gpu", "GPU")
+        yield Pick(name, f"{free} of {counted(len(found[name]), noun)} free")
     for each in cluster.ordered_clusters():
         for kind, total in each["gpus"].items():
             if kind:
@@ -122,6 +126,10 @@ def _nodes(cluster: ClusterState, _: Mapping[str, Sequence[Row]]) -> Iterator[Pi
     for node in cluster.ordered_nodes():
         found = states.get(node["name"], [])
         yield Pick(node["name"], f"{node['state']}, {found.count('free')} of {counted(len(found), 'GPU')} free")
+    yield from _clusters(cluster, _)
+
+
+def _clusters(cluster: ClusterState, _: Mapping[str, Sequence[Row]]) -> Iterator[Pick]:
     for each in cluster.ordered_clusters():
         yield Pick(each["name"], f"cluster, {each['state']}, {free_in_words(each)}")
 
@@ -144,3 +152,7 @@ def _tasks(cluster: ClusterState, _: Mapping[str, Sequence[Row]]) -> Iterator[Pi
     tasks.sort(key=lambda task: (task["ended_at"] is None, task["id"]), reverse=True)
     for task in tasks[:_MOST_TASKS]:
         yield Pick(task["id"], f"{task['state']}  {task['name'] or ' '.join(task['command'])}")
+
+
+_LISTS = {"nodes": _nodes, "clusters": _clusters, "envs": _envs, "required": _tasks}
+"""By what an option completes."""

@@ -24,6 +24,7 @@ class Ask(ModalScreen[str | None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "yes", show=False),
         Binding("n,escape,q", "no", show=False),
+        Binding("enter", "answer", show=False, priority=True),
     ]
     CSS = """
     Ask { align: center middle; }
@@ -64,9 +65,9 @@ class Ask(ModalScreen[str | None]):
     def on_button_pressed(self, event: Button.Pressed) -> None:
         (self.action_yes if event.button.id == "yes" else self.action_no)()
 
-    def on_input_submitted(self) -> None:
-        """Enter in the input is a yes."""
-        self.action_yes()
+    def action_answer(self) -> None:
+        """Enter answers at once: by the message of an input or a button, the next key came before the answer."""
+        (self.action_no if self.focused is self.query_one("#no") else self.action_yes)()
 
     def action_yes(self) -> None:
         self.dismiss(self.query_one(Input).value.strip() if self._text else "")

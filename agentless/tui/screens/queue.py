@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentless.client.words import command_line, in_gangs, ran, rank
+from agentless.client.words import command_line, in_gangs, rank, starts
 from agentless.tui.data.cluster import Row
 from agentless.tui.screens.view import TaskListView
 from agentless.tui.widgets import look
@@ -23,7 +23,7 @@ class Queue(TaskListView):
             TableColumn("ID", lambda task: task["id"]),
             TableColumn("RANK", rank),
             TableColumn("REQUEST", lambda task: task["target"]),
-            TableColumn("STARTS", ran, lambda task: task["expected_start"] or task["scheduled_for"], right=True),
+            TableColumn("STARTS", lambda task: starts(task) or "unknown", _start, right=True),
             TableColumn("OWNER", lambda task: task["owner"], rank=1),
             TableColumn(
                 "PRIORITY", lambda task: str(task["priority"]), lambda task: task["priority"], right=True, rank=3
@@ -35,3 +35,8 @@ class Queue(TaskListView):
 
     def all_rows(self) -> list[Row]:
         return in_gangs(self.cluster.queue())
+
+
+def _start(task: Row) -> str | None:
+    coming: str | None = task["expected_start"] or task["scheduled_for"]
+    return coming

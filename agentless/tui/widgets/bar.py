@@ -89,11 +89,14 @@ class Summary(Static):
             yield [[("read only", "dim")]]
         if problems := len(self._cluster.problems()):
             how_many = counted(problems, "problem") if self.size.width >= _WORDY else str(problems)
-            yield [[(f"! {how_many}", "$text-error bold")]]
+            yield [[(f"! {how_many}", "$text-error bold reverse")]]
         tasks, gpus = self._cluster.tasks.values(), self._cluster.whole_gpus()
         runs, waits = count(tasks, "running", "assigning", "paused"), count(tasks, *WAITING)
         yield [[(f"{runs} running", "$text-success"), " ", (f"{waits} pending", "$text-warning" if waits else "")]]
         yield self._of_gpus(gpus)
+        if slices := self._cluster.slices():
+            share = f"{count(slices, 'free')}/{counted(len(slices), slices[0]['kind'])}"
+            yield [[(f"{share} free", "$text-success")]]
         if clusters := [each for each in self._cluster.ordered_clusters() if each["asked_at"] and not each["reason"]]:
             yield self._of_clusters(clusters)
         silent = {name for name in self._cluster.nodes if self._cluster.is_silent(name)}
@@ -118,8 +121,10 @@ class Summary(Static):
 
     def _of_gpus(self, gpus: Sequence[Row]) -> list[Words]:
         free, used, foreign = count(gpus, "free"), count(gpus, "allocated"), count(gpus, "foreign")
-        out = len(gpus) - free - foreign - used
+        divided = count(gpus, "partitioned")
+        out = len(gpus) - free - foreign - used - divided
         rest: Words = [" ", (f"{foreign} foreign", "$text-accent")] if foreign else []
+        rest += [" ", (f"{divided} partitioned", "dim")] if divided else []
         rest += [" ", (f"{out} out", "$text-warning")] if out else []
         share = (f"{free}/{len(gpus)}", "$text-success")
         whole: Words = [share, (" GPUs free", "$text-success"), " ", (f"{used} in use", "$text-primary"), *rest]

@@ -50,11 +50,13 @@ def _curves(*colours: str) -> dict[str, str]:
 COLOURS = {
     "utilization": "#2fc4b2",
     "memory": "#6f9fe8",
+    "track": "#46505a",
     **_curves("#f0a04b", "#d879c9", "#9ccc50", "#f26d6d", "#e8d44d", "#b59bff"),
 }
-"""Of bars and curves, in themes that say nothing of them."""
+"""Of bars, what they leave, and curves, in themes that say nothing of them."""
 _ON_WHITE = {
-    "utilization": "#00665d", "memory": "#2f5fb3", "text-success": "#1f6a37", "text-warning": "#7d4e0a",
+    "utilization": "#00665d", "memory": "#2f5fb3", "track": "#b4bec8",
+    "text-success": "#1f6a37", "text-warning": "#7d4e0a",
     "block-cursor-background": "#0067b8", "block-cursor-foreground": "#ffffff",
     **_curves("#b35900", "#a3318f", "#4d7a00", "#c0262d", "#8a7000", "#6a3fd0"),
 }  # fmt: skip
@@ -64,6 +66,7 @@ _ON_BLACK = {
 _OF_16 = {
     "utilization": "ansi_cyan",
     "memory": "ansi_bright_blue",
+    "track": "ansi_bright_black",
     **_curves("ansi_yellow", "ansi_magenta", "ansi_green", "ansi_red", "ansi_bright_cyan", "ansi_bright_magenta"),
 }
 
@@ -94,6 +97,7 @@ _CONTRAST = Theme(
         "footer-key-foreground": "#ffff00",
         "utilization": "#00dcb8",
         "memory": "#8fb8ff",
+        "track": "#7a7a7a",
     },
 )
 """Each text at least 7 to 1 on its background, as WCAG 2 asks for at level AAA."""

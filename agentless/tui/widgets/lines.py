@@ -23,7 +23,7 @@ class Lines(ScrollView, can_focus=True):
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         "good", "warn", "bad", "dim", "odd", "held", "strong", "chosen", "found", "matched", "stderr", "note",
-        "util", "mem", "cool", "warm", "axis", "grid", "cursor",
+        "util", "mem", "track", "sick", "cool", "warm", "axis", "grid", "cursor",
         "use0", "use1", "use2", "use3", "use4", "heat0", "heat1", "heat2", "heat3", "heat4",
         "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7",
         "f0", "f1", "f2", "f3", "f4", "f5", "f6", "f7",
@@ -46,6 +46,8 @@ class Lines(ScrollView, can_focus=True):
         & > .note { color: $text-muted; }
         & > .util { color: $utilization; }
         & > .mem { color: $memory; }
+        & > .track { color: $track; }
+        & > .sick { background: $error; color: auto; text-style: bold; }
         & > .cool { color: $text-muted; }
         & > .warm { color: $text-warning; }
         & > .axis { color: $text-muted; }
@@ -85,6 +87,7 @@ class Lines(ScrollView, can_focus=True):
         &:ansi > .heat2 { color: ansi_yellow; background: ansi_default; }
         &:ansi > .heat3 { color: ansi_yellow; text-style: bold; background: ansi_default; }
         &:ansi > .heat4 { color: ansi_red; text-style: bold reverse; background: ansi_default; }
+        &:ansi > .sick { color: ansi_red; background: ansi_default; text-style: bold reverse; }
         &:ansi > .axis, &:ansi > .grid, &:ansi > .cool { text-style: dim; }
         &:ansi > .dim, &:ansi > .note { text-style: dim; }
         &:ansi > .chosen { text-style: underline; }
@@ -189,6 +192,23 @@ def fitted(text: str, width: int, *, right: bool = False) -> str:
     if length > width:
         return set_cell_size(text, width - 1) + "…" if width > 0 else ""
     return " " * (width - length) + text if right else text + " " * (width - length)
+
+
+def folded(text: str, width: int, most: int) -> list[str]:
+    """The words in at most so many lines of this width; an ellipsis stands for what is missing."""
+    lines: list[str] = []
+    for word in printable(text).split():
+        if lines and cell_len(f"{lines[-1]} {word}") <= width:
+            lines[-1] += f" {word}"
+            continue
+        while cell_len(word) > width:
+            end = max(1, _fitting(word, 0, width))
+            lines.append(word[:end])
+            word = word[end:]  # noqa: PLW2901 - the rest of it
+        lines.append(word)
+    if len(lines) > most:
+        lines[most - 1 :] = [fitted(f"{lines[most - 1]} …", width).rstrip()]
+    return lines
 
 
 def _differences(before: list[Piece], after: list[Piece], width: int) -> list[tuple[int, int]]:

@@ -39,13 +39,17 @@ def style_of(state: str) -> str:
     return STATES.get(state, "")
 
 
-def bar(share: float | None, width: int, style: str) -> list[Piece]:
-    """A line of `width` columns, thick up to a share from 0 to 1; dots if it is unknown."""
+def bar(share: float | None, width: int, style: str, *, thin: bool = False) -> list[Piece]:
+    """A bar of `width` columns, solid up to a share from 0 to 1; dots if it is unknown.
+
+    A `thin` one is for what matters less than the GPUs beside it.
+    """
     if share is None:
         return [("·" * width, "dim")]
     halves = round(max(0.0, min(1.0, share)) * width * 2)
-    filled = "━" * (halves // 2) + "╸" * (halves % 2)
-    return [(filled, style), ("─" * (width - len(filled)), "dim")]
+    whole, half, rest = "━╸─" if thin else "█▌░"
+    filled = whole * (halves // 2) + half * (halves % 2)
+    return [(filled, style), (rest * (width - len(filled)), "track")]
 
 
 def height(percent: float | None) -> str:

@@ -24,6 +24,8 @@ TINY = 10
 GAP = 2
 MARK = "● "
 """Before a marked row."""
+FAR = 1_000_000_000
+"""More rows than any table has."""
 LEAST = 26
 """The least width of the flexible column, if it has as much to show; other columns are hidden before it gets less."""
 
@@ -218,8 +220,8 @@ class Body(Lines):
         Binding("pageup,ctrl+b", "page(-1)", "Page up", show=False),
         Binding("pagedown,ctrl+f", "page(1)", "Page down", show=False),
         Binding("space", "mark", "Mark", show=False, tooltip="mark the row; actions apply to all marked ones"),
-        Binding("home,g", "move(-1000000000)", "First", show=False),
-        Binding("end,G", "move(1000000000)", "Last", show=False),
+        Binding("home,g", f"move(-{FAR})", "First", show=False),
+        Binding("end,G", f"move({FAR})", "Last", show=False),
         Binding("enter", "open", "Details", tooltip="show details of the selected row"),
     ]
 
@@ -232,6 +234,7 @@ class Body(Lines):
         self.marks: dict[object, None] = {}  # names of rows
         self._chosen: object = None  # the name of the chosen row; None: none is chosen
         self._awaited: object = None
+        self._ends = False  # the last row is to be chosen once there are rows
 
     @property
     def chosen(self) -> Row | None:
@@ -268,6 +271,8 @@ class Body(Lines):
         self.rows = rows
         if (at := self._find(self._awaited)) is not None:
             self._choose(at)
+        elif rows and self._ends:
+            self._choose(len(rows) - 1)
         elif (at := self._find(self._chosen)) is not None:
             moved, self.cursor = at != self.cursor, at
             if moved and (self.held or self._is_seen(at)):
@@ -306,6 +311,9 @@ class Body(Lines):
 
     def action_move(self, by: int) -> None:
         """Move the cursor by rows; if its row has gone, choose the one in that place."""
+        if not self.rows:
+            self._ends = by == FAR
+            return
         self._choose(self.cursor + by * (self._chosen is not None))
 
     def action_page(self, by: int) -> None:
@@ -338,6 +346,7 @@ class Body(Lines):
 
     def _choose(self, wanted: int) -> None:
         self.cursor, self.held, self._awaited = max(0, min(wanted, len(self.rows) - 1)), True, None
+        self._ends = False
         self._chosen = self._table.name_of(self.rows[self.cursor]) if self.rows else None
         self._follow()
         self.redraw()

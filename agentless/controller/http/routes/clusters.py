@@ -6,7 +6,9 @@ from typing import Protocol
 
 from fastapi import FastAPI
 
+from agentless.controller.nodes.cluster_link import ANSWER_WITHIN
 from agentless.controller.nodes.registry import Nodes
+from agentless.errors import NoAnswer, RuntimeFailed
 from agentless.model.view import ClusterNodeView, ClusterView
 from agentless.rules.views.publish import cluster_node_view
 
@@ -27,7 +29,13 @@ def add_to(app: FastAPI, services: ClusterServices) -> None:
 
     @app.get("/v1/clusters/{cluster}/nodes")
     async def cluster_nodes(cluster: str) -> list[ClusterNodeView]:
-        """List the compute nodes of a cluster, as it knows them."""
-        link = services.nodes.cluster_link(cluster)
-        await link.ready()
-        return [cluster_node_view(node) for node in await link.nodes()]
+        """List the compute nodes of a cluster, as it knows them; if it does not answer, as of the last look."""
+        link, as_of = services.nodes.cluster_link(cluster), None
+        try:
+            await link.ready(within=ANSWER_WITHIN)
+            nodes = await link.nodes(within=ANSWER_WITHIN)
+        except (NoAnswer, RuntimeFailed):
+            if link.inside_at is None:
+                raise
+            nodes, as_of = link.inside, link.inside_at
+        return [cluster_node_view(node, as_of) for node in nodes]

@@ -69,7 +69,7 @@ def _add_queue(app: FastAPI, services: QueueServices) -> None:
     @app.post("/v1/explain")
     async def what_if(request: SubmitRequest, caller: CurrentCaller) -> ExplainView:
         """Explain what would happen to a task if you submitted it now. Nothing is submitted."""
-        specs = request.specs()
+        specs = services.builder.jobs_of(request.specs())
         if len(specs) > specs[0].gang_size:
             raise UsageError("cannot explain more than one task at a time; specify one target")
         await nodes.heard()

@@ -68,7 +68,9 @@ class Launcher:
         self._bus = bus
         self._clock = clock
         self._commits = GroupCommit(ledger)
-        self._launches: defaultdict[str, Launches] = defaultdict(lambda: Launches(ledger.stores.ownership))
+        self._launches: defaultdict[str, Launches] = defaultdict(
+            lambda: Launches(ledger.stores.ownership, self._placed)
+        )
         self._background: set[asyncio.Task[None]] = set()
         bus.subscribe(LaunchWanted, self._wanted)
 
@@ -241,6 +243,9 @@ class Launcher:
                 await link.refresh()
             raise
 
+    def _placed(self, batch: str) -> set[str]:
+        return {task.id for task in self._tasks.in_batch(batch) if task.live and task.placement}
+
     def _wanted(self, wanted: LaunchWanted) -> None:
         """Launch a task again; under the lock of the node, the name of its container shows whether it was started."""
         task = wanted.task
@@ -249,6 +254,9 @@ class Launcher:
             self._spawn(self._again(task.id))
 
     async def _again(self, task_id: str) -> None:
+        if (known := self._tasks.live.get(task_id)) and known.stop:
+            self._tasks.launching.discard(task_id)  # since it was wanted
+            return
         try:
             await self._launch(task_id)
         except (Held, NodeBroken, NodeUnfit) as error:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 
-from agentless.controller.nodes.cluster_link import TaskLink
+from agentless.controller.nodes.cluster_link import ClusterLink, TaskLink
 from agentless.controller.ownership import Ownership
 from agentless.errors import Refused
-from agentless.model.command import Command, Result
+from agentless.model.command import Result
 from agentless.model.containers.launch import Launch
 from agentless.ports import Engine
 
@@ -26,12 +27,11 @@ _STUCK = "{}: earlier launches have not finished after {:g} s; check why contain
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Wanted:
-    """A launch that waits, the script of it alone, and where its answer goes."""
+    """A launch that waits, and where its answer goes."""
 
     link: TaskLink
     runtime: Engine
     launch: Launch
-    alone: Command
     answer: asyncio.Future[Result]
 
     def goes_with(self, other: _Wanted) -> bool:
@@ -41,10 +41,11 @@ class _Wanted:
 
 
 class Launches:
-    """The launches of one node, in the order in which they came."""
+    """The launches of one node, in the order in which they came. `placed` are the tasks of a batch that have places."""
 
-    def __init__(self, ownership: Ownership) -> None:
+    def __init__(self, ownership: Ownership, placed: Callable[[str], Collection[str]]) -> None:
         self._ownership = ownership
+        self._placed = placed
         self._waiting: list[_Wanted] = []
         self._sending: asyncio.Task[None] | None = None
         self._under_way: set[asyncio.Task[None]] = set()
@@ -52,8 +53,7 @@ class Launches:
 
     async def run(self, link: TaskLink, runtime: Engine, launch: Launch) -> Result:
         """The answer to a launch. Raises NoAnswer, Refused, or what is wrong with the launch itself."""
-        alone = runtime.launches([launch])  # here, since what is wrong with it concerns no other
-        wanted = _Wanted(link, runtime, launch, alone, asyncio.get_running_loop().create_future())
+        wanted = _Wanted(link, runtime, launch, asyncio.get_running_loop().create_future())
         self._waiting.append(wanted)
         if self._sending is None:
             self._sending = asyncio.create_task(self._send())
@@ -100,8 +100,14 @@ class Launches:
                     self._answered.set()
 
         try:
-            launches = [each.launch for each in some]
-            command = first.alone if len(some) == 1 else first.runtime.launches(launches)
+            command = first.runtime.launches(self._limited(some))
+        except Exception as error:  # noqa: BLE001 - raised where the answer is waited for
+            if len(some) == 1:
+                first.answer.set_exception(error)
+            for each in some if len(some) > 1 else ():  # what is wrong with one of them concerns no other
+                await self._run([each])
+            return
+        try:
             self._ownership.check()
             results = first.runtime.answers(len(some), await first.link.run(command, heard))
         except Exception as error:  # noqa: BLE001 - raised where the answers are waited for
@@ -112,6 +118,29 @@ class Launches:
         for answer, result in zip(answers, results, strict=True):
             if not answer.done():
                 answer.set_result(result)
+
+    def _limited(self, some: Sequence[_Wanted]) -> list[Launch]:
+        """The launches of a script; of limited batches those on a cluster, with their limits.
+
+        A whole batch is one array, which the cluster limits. Else only as many may start as the limit leaves beside
+        the others that may have been launched.
+        """
+        launches = [each.launch for each in some]
+        if not isinstance(some[0].link, ClusterLink):
+            return launches
+        ids = {each.launch.task.id for each in (*some, *self._waiting)}
+        counts, begun = Counter(each.task.batch for each in launches), Counter[str]()
+        for at, each in enumerate(launches):
+            batch, most = each.task.batch, each.task.spec.terms.max_parallel
+            if most is None:
+                continue
+            others = len(set(self._placed(batch)) - ids)
+            begun[batch] += 1
+            if not others and counts[batch] > most:
+                launches[at] = replace(each, limit=most)
+            elif begun[batch] > most - others:
+                launches[at] = replace(each, limit=0)
+        return launches
 
 
 def _together(first: _Wanted, fitting: Sequence[_Wanted]) -> Sequence[_Wanted]:

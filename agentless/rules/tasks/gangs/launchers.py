@@ -21,6 +21,13 @@ def launched_command(spec: TaskSpec, script: Callable[..., str]) -> tuple[str, .
     return (*_torchrun(gang), *_python(spec.command))
 
 
+def command_on_cluster(spec: TaskSpec) -> tuple[str, ...]:
+    """The words that each node of a job runs. Slurm says where they run, so torchrun reads that from variables."""
+    if spec.multinode is None or spec.multinode.launcher is None:
+        return spec.command
+    return ("torchrun", *_python(spec.command))
+
+
 def _around_mpirun(gang: Gang, script: Callable[..., str], *, on_host: bool) -> str:
     """On a network of its own, a container has other interfaces and addresses."""
     me = gang.peers[gang.rank]

@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
 from textual.screen import Screen
 from textual.widgets import Static
 
@@ -18,6 +17,7 @@ from agentless.tui.data.cluster import ClusterState
 from agentless.tui.data.incoming import in_app
 from agentless.tui.screens.details.parts import Part
 from agentless.tui.widgets.curves import Curves
+from agentless.tui.widgets.ending import EndingScroll
 from agentless.tui.widgets.footer import KeyLine
 from agentless.tui.widgets.lines import content
 
@@ -31,7 +31,7 @@ class Details(Screen[None]):
         Binding("k,up", "scroll(-1)", show=False),
     ]
     DEFAULT_CSS = """
-    Details VerticalScroll { padding: 0 1; scrollbar-size-vertical: 1; }
+    Details EndingScroll { padding: 0 1; scrollbar-size-vertical: 1; }
     """
     KINDS: ClassVar[frozenset[str]] = frozenset({"tasks", "gpus", "nodes"})
 
@@ -42,7 +42,7 @@ class Details(Screen[None]):
 
     def compose(self) -> ComposeResult:
         curves = list(self.curves())
-        with VerticalScroll(can_focus=not curves):  # else a click beside the curves took their keys away
+        with EndingScroll(can_focus=not curves):  # else a click beside the curves took their keys away
             yield Static(id="known")
             yield from curves
             asked = Static(id="asked")
@@ -70,7 +70,7 @@ class Details(Screen[None]):
             self.query_one("#known", Static).update(content(*self.known()))
 
     def action_scroll(self, by: int) -> None:
-        self.query_one(VerticalScroll).scroll_relative(y=by, animate=False)
+        self.query_one(EndingScroll).scroll_relative(y=by, animate=False)
 
     def curves(self) -> Iterable[Curves]:
         """What is drawn between the parts that are known and those that are asked for."""

@@ -60,7 +60,7 @@ def beside(fields: Iterable[tuple[str, object]], width: int) -> list[Part]:
 
 def meter(share: float | None, width: int, colour: str) -> list[Part]:
     """A bar in a text of Textual's, in a colour of the theme such as `utilization`."""
-    return [(text, "dim" if style == "dim" else f"${colour}") for text, style in look.bar(share, width, colour)]
+    return [(text, "dim" if style == "dim" else f"${style}") for text, style in look.bar(share, width, colour)]
 
 
 def explained(found: Any) -> list[Part]:

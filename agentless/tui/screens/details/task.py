@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
 from textual.widgets import Static
 
 from agentless.client.client import Breaker, BrokenOff
@@ -47,6 +46,7 @@ from agentless.tui.screens.details.base import Details
 from agentless.tui.screens.details.curves import TaskCurves
 from agentless.tui.screens.details.parts import Part, colour_of, explained, labelled, meter
 from agentless.tui.widgets import look
+from agentless.tui.widgets.ending import EndingScroll
 from agentless.tui.widgets.footer import KeyLine
 from agentless.tui.widgets.lines import content, wrapped
 from agentless.tui.widgets.tabs import Tabs
@@ -76,7 +76,7 @@ class TaskDetails(Details):
     ]
     CSS = """
     TaskDetails > #title { height: auto; max-height: 2; padding: 0 1; }
-    TaskDetails VerticalScroll { padding: 1 1 0 1; }
+    TaskDetails EndingScroll { padding: 1 1 0 1; }
     """
 
     def __init__(self, cluster: ClusterState, task: Row) -> None:
@@ -88,7 +88,7 @@ class TaskDetails(Details):
     def compose(self) -> ComposeResult:
         yield Static(id="title", markup=False)
         yield self._tabs
-        with VerticalScroll():
+        with EndingScroll():
             yield Static(id="shown", markup=False)
             if self._row["gpus"]:
                 yield TaskCurves(self.cluster, self._row)
@@ -135,7 +135,7 @@ class TaskDetails(Details):
     def on_tabs_shown(self) -> None:
         """Show what is known of it, and ask for the rest."""
         plots = self._tabs.current == "gpus"
-        scroll = self.query_one(VerticalScroll)
+        scroll = self.query_one(EndingScroll)
         scroll.can_focus = not plots  # else a click beside the plots took their keys away
         self.query_one("#shown").display = not plots
         for curves in self.query(TaskCurves):
@@ -196,9 +196,10 @@ class TaskDetails(Details):
         return [("\nLast output\n", "bold"), *(f"{line}\n" for line in lines)] if lines else []
 
     def _times(self, task: Row) -> list[tuple[str, object]]:
+        unknown = "unknown" if task["state"] in ("pending", "submitted") else None
         return [
             ("created", local(task["created_at"])),
-            ("expected start", local(task["expected_start"])),
+            ("expected start", local(task["expected_start"]) or unknown),
             ("started", local(task["started_at"])),
             ("ended", local(task["ended_at"])),
             ("time", ran(task) if task["started_at"] else ""),
@@ -277,7 +278,7 @@ class TaskDetails(Details):
         self._asked[name] = parts
         shown = {"summary": "log"}.get(self._tabs.current, self._tabs.current)
         if self.is_mounted and name == shown and parts != before:
-            scroll = self.query_one(VerticalScroll)
+            scroll = self.query_one(EndingScroll)
             was_at_end = scroll.is_vertical_scroll_end
             self._show()
             if self._tabs.current == "log" and (was_at_end or before is None):

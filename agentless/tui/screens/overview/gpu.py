@@ -12,8 +12,10 @@ from agentless.tui.data.cluster import ClusterState, Row
 from agentless.tui.widgets import look
 from agentless.tui.widgets.lines import Piece, fitted
 
-LABELS = 60
+LABELS = 90
 """The least width of a row with labels before its bars."""
+POWER = 60
+"""The least width of a row with the power."""
 CURVE = 100
 """The least width of a row with a curve."""
 FIGURE = 11
@@ -87,7 +89,8 @@ class GpuPainter:
         """A line for a GPU."""
         state, style = look.state_of(gpu, self._cluster)
         used, share = gpu["utilization_pct"], look.memory_share(gpu)
-        labels, bar = width >= LABELS, max(4, min(16, (width - 54) // 4))
+        labels = width >= LABELS
+        bar = max(4, min(20, (width - (54 if labels else 36)) // 4))
         numbers = f"{look.of(gpu['temperature_c'], 'C'):>4}"
         pieces: list[Piece] = [
             (f"{gpu_number(gpu):>3} ", f"strong {style}{chosen}"),
@@ -98,7 +101,7 @@ class GpuPainter:
             *look.bar(share, bar, "mem"),
             (f"{memory_in_use(gpu):>13}", ""),
             (f" {numbers}", look.heat_of(gpu)),
-            *([(f" {watts(gpu['power_w']):>6}", look.power_style(gpu))] if labels else []),
+            *([(f" {watts(gpu['power_w']):>6}", look.power_style(gpu))] if width >= POWER else []),
             *([(f"  {look.curve(self._trend(gpu), width // 8, 1)[0]}", "util")] if width >= CURVE else []),
             ("  ", ""),
         ]

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
-from textwrap import wrap
 
 from rich.cells import cell_len
 
 from agentless.client.words import left, owner_and_name, rank, starts, unix_time, where
-from agentless.model.text import printable
 from agentless.model.units import short_duration
 from agentless.tui.data.cluster import ClusterState, Row
 from agentless.tui.screens.events import event_about, event_words
 from agentless.tui.widgets import look
-from agentless.tui.widgets.lines import GivenLines, Piece, fitted
+from agentless.tui.widgets.lines import GivenLines, Piece, fitted, folded
 
 MOST = 3
 """The most lines of one piece of news."""
+HINTS = 12
+"""The most lines of what is for a new user, more than it takes on a phone."""
 LINES = 200
 """The most lines of all news; the views of tasks and of the queue have every one."""
 LINKS = "Each view has an address: the back button goes back, and a copied address opens the same again."
@@ -36,12 +36,15 @@ RUNNING = ("running", "assigning", "paused")
 class News(GivenLines, can_focus=False):
     """Problems with what mends them, pending tasks with when they start, owners, and running tasks.
 
-    `is_new`: somebody sees the dashboard for the first time.
+    `is_new`: somebody sees the dashboard for the first time. `is_tall`: owners get a bar each, not one line. There is
+    always room for a scrollbar: else all lines were wrapped again when it comes.
     """
+
+    DEFAULT_CSS = "News { scrollbar-gutter: stable; }"
 
     def __init__(self, cluster: ClusterState) -> None:
         super().__init__()
-        self.is_new = False
+        self.is_new = self.is_tall = False
         self._cluster = cluster
         self._made: tuple[int, list[list[Piece]]] | None = None  # what was wrapped for `wanted`, and its width
 
@@ -65,7 +68,8 @@ class News(GivenLines, can_focus=False):
         self.update()
 
     def wanted(self, width: int) -> int:
-        """The number of lines at this width, for the `update` that follows."""
+        """The number of lines in so many columns, for the `update` that follows."""
+        width -= self.scrollbar_size_vertical
         self._made = width, self._wrapped(width)
         return len(self._made[1])
 
@@ -85,17 +89,20 @@ class News(GivenLines, can_focus=False):
         """The lines, wrapped only as far as they are asked for."""
         if self.is_new:
             links = f" {LINKS}" if self.app.is_web else ""
-            for line in wrap(HINT + links, width):
+            for line in folded(HINT + links, width, HINTS):
                 yield [(line, "held")]
         problems, queue = self._cluster.problems(), self._cluster.queue()
         runs = [task for task in self._cluster.tasks.values() if task["state"] in RUNNING]
         yield from self._of_problems(problems, width)
+        owners = self._of_owners(width)
+        if not self.is_tall:  # in one line, above what may be hidden
+            yield from owners
         if queue:
             yield _heading("Waiting", len(queue), width)
             yield from self._of_queue(queue, width)
+        yield from owners
         if runs:
             yield _heading("Running", len(runs), width)
-            yield from self._of_owners(width)
             yield from self._of_tasks(runs, width)
         if not (queue or runs):
             yield [(fitted("No tasks. To submit one, press n, or run:", width), "dim")]
@@ -106,14 +113,14 @@ class News(GivenLines, can_focus=False):
 
     def _of_problems(self, problems: list[tuple[str, str]], width: int) -> Iterator[list[Piece]]:
         if problems:
-            yield _heading("Problems", len(problems), width, "bad")
+            yield _heading("Problems", len(problems), width, "sick")
         alike: dict[str, list[str]] = {}
         for about, words in problems:
             alike.setdefault(words, []).append(about)
         for words, names in alike.items():
             sign: Piece = ("! ", "bad")
             about = f"{names[0]} and {len(names) - 1} more:" if len(names) > 1 else names[0]
-            for line in wrap(printable(f"{about} {words}"), width - 2, max_lines=MOST, placeholder=" …"):
+            for line in folded(f"{about} {words}", width - 2, MOST):
                 yield [sign, (line, "")]
                 sign = ("  ", "")
 
@@ -124,22 +131,32 @@ class News(GivenLines, can_focus=False):
         for at, ((batch, reason), (task, *others)) in enumerate(waiting.items()):
             place, when = look.of(task["position"], ""), starts(task) or ""
             if not at and task["state"] == "pending":
-                when = f"next, {when}" if when else "next"
+                when = f"next, {when or 'start unknown'}"
             wants = f": {len(others) + 1} of {batch} pending" if others else f" needs {where(task)}"
             name = f" {task['name']}" if task["name"] else ""
             head = fitted(f"{place:>2} {task['owner']}{name}{wants}", width - len(when) - 1)
-            yield [(head, "warn"), (f" {when}", "strong")]
-            for line in wrap(printable(reason), width - 3, max_lines=MOST, placeholder=" …"):
+            yield [(head, "warn" if at else "strong"), (f" {when}", "strong")]
+            for line in folded(reason, width - 3, MOST):
                 yield [("   " + line, "dim")]
 
     def _of_owners(self, width: int) -> Iterator[list[Piece]]:
         """Who holds how many GPUs, if it is more than one."""
-        owners = Counter(task["owner"] for gpu in self._cluster.gpus.values() for task in self._cluster.holders(gpu))
-        total = len(self._cluster.gpus)
+        held = {  # a GPU once, however many tasks share it, and whichever slices of it they have
+            (task["owner"], gpu["node"], gpu.get("parent") or gpu["uuid"])
+            for gpu in self._cluster.gpus.values()
+            for task in self._cluster.holders(gpu)
+        }
+        counts, total = Counter(owner for owner, *_ in held), len(self._cluster.whole_gpus())
+        owners = sorted(counts.items(), key=lambda each: (-each[1], each[0]))[:OWNERS]
         if len(owners) < 2:
             return
-        names = min(max(map(len, owners)), max(8, width // 3))
-        for owner, count in owners.most_common(OWNERS):
+        if not self.is_tall:
+            words = " · ".join(f"{owner} {count}" for owner, count in owners)
+            yield [("Most GPUs  ", "strong"), (fitted(words, width - 11), "held")]
+            return
+        yield _heading("Most GPUs", 0, width)
+        names = min(max(len(owner) for owner, _ in owners), max(8, width // 3))
+        for owner, count in owners:
             words = f" {count} GPU{'s' * (count != 1)}"
             yield [
                 (fitted(owner, names) + " ", "held"),

@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from agentless.client.words import cause_of, cores_in_use, gpu_model, in_use, memory, rate
 from agentless.model.text import printable
 from agentless.model.units import counted
-from agentless.tui.data.cluster import ClusterState, Row, is_bad
+from agentless.tui.data.cluster import ClusterState, Row, count, is_bad
 from agentless.tui.widgets import look
 from agentless.tui.widgets.lines import Piece, fitted
 
@@ -34,6 +34,7 @@ class NodePainter:
     def top(self, name: str, gpus: Sequence[Row], width: int) -> list[Piece]:
         """The upper edge of a panel, with the name and state of the node, and what is free of it."""
         node, style = self._node(name)
+        style = "sick" if is_bad(node) else style
         state = _state(node)
         right = f" {' · '.join(self._free(node, gpus))} " if node["gpus"] else ""
         left = fitted(printable(name), min(cell_len(name), max(0, width - 6)))
@@ -64,7 +65,7 @@ class NodePainter:
             if wide + 2 > room:
                 continue
             room -= wide + 2
-            pieces += [(f"{words[0]} ", "dim"), *look.bar(share, METER * meter, "held"), (" " * meter, "")]
+            pieces += [(f"{words[0]} ", "dim"), *look.bar(share, METER * meter, "held", thin=True), (" " * meter, "")]
             pieces += [(f"{words[1]}  ", "")]
         return [*pieces, (" " * room, "")]
 
@@ -86,7 +87,7 @@ class NodePainter:
         return [
             (title, _of_name(node)),
             (" ", ""),
-            (node["state"], style),
+            (node["state"], "sick" if is_bad(node) else style),
             (about, "dim"),
             (fitted(reason, max(0, room - cell_len(about))), style),
         ]
@@ -109,10 +110,13 @@ class NodePainter:
             )
         rest = width - _FREE
         room = min(rest, _OWNERS) if alone and is_well else rest
-        words = words if room >= _LEAST else ""
+        words = printable(words) if room >= _LEAST else ""
+        said = fitted(words, max(0, min(room - 1, cell_len(words))))
         return [
             (f"{free:>5} ", "good" if node["gpus_free"] else "dim"),
-            (fitted(f" {words}", room), "" if is_well else style),
+            (" ", ""),
+            (said, "sick" if is_bad(node) else "" if is_well else style),
+            (" " * (room - 1 - cell_len(said)), ""),
             *(self.machine(name, rest - room) if rest > room else []),
         ]
 
@@ -127,9 +131,13 @@ class NodePainter:
         return node, look.style_of(node["state"])
 
     def _free(self, node: Row, gpus: Sequence[Row]) -> list[str]:
-        """`4 of 8 free`, `8 × A100`."""
+        """`4 of 8 free`, `8 × A100`; slices are counted apart."""
         models = Counter(map(gpu_model, gpus))
         words = [f"{node['gpus_free']} of {node['gpus']} free"]
+        if slices := [gpu for gpu in gpus if gpu.get("parent")]:
+            whole = [gpu for gpu in gpus if not gpu.get("parent")]
+            words = [f"{count(whole, 'free')} of {len(whole)} free"]
+            words += [f"{count(slices, 'free')} of {counted(len(slices), slices[0]['kind'])} free"]
         return [*words, *(f"{count} × {printable(model)}" for model, count in models.items())]
 
     def _loads(self, node: Row) -> list[tuple[tuple[str, str], float | None]]:

@@ -33,6 +33,11 @@ NEWS = (5, 14)
 """The least and the most lines of news below the GPUs."""
 CURVE = 6
 """The least lines of the curve."""
+HIGH, TALL = 30, 10
+"""From so many lines on, the curve below the news that are beside the GPUs has at least so many of them.
+
+It has all that these news leave.
+"""
 POINTS = 180
 MOST_POINTS = 100_000
 """Points of the curve of a GPU, and of all together: what takes longer to read than anybody waits for."""
@@ -74,7 +79,7 @@ class Overview(Container):
     Overview.-wide { layout: horizontal; }
     Overview.-wide > #right { height: 100%; layout: vertical; padding: 0 0 0 1; }
     Overview.-wide > #right > News { width: 100%; height: 1fr; }
-    Overview.-wide > #right > Use { width: 100%; height: 10; margin: 0; }
+    Overview.-wide > #right > Use { width: 100%; margin: 0; dock: bottom; }
     """
 
     def __init__(self, cluster: ClusterState, *, id: str) -> None:  # noqa: A002 - Textual's name
@@ -127,16 +132,21 @@ class Overview(Container):
             return
         is_wide = width >= WIDE
         self.set_class(is_wide, "-wide")
+        self.news.is_tall = is_wide
         beside = max(46, min(72, width * 3 // 10)) + 1 if is_wide else 0
         panels = min(len(self.cluster.clusters), height // 8)
         band = 0 if is_wide else max(NEWS[0], min(NEWS[1], height - self.map.height_of_rows(width) - panels))
         used = self._arrange(width - beside, height - band)
-        if not is_wide:  # first the news have what the GPUs leave, then the curve
+        curve = CURVE if width >= BESIDE else 0
+        if is_wide:
+            curve = max(TALL if height >= HIGH else 0, height - self.news.wanted(beside - 1))
+        elif height - band - used >= CURVE:  # first the news have what the GPUs leave, then the curve
             band += max(0, min(height - band - used, self.news.wanted(width) - band))
         self._below.display = height - band - used >= CURVE
         if not (is_wide or self._below.display):
             band = height - used
-        self._beside.display = not self._below.display and (height >= 30 if is_wide else width >= BESIDE)
+        self._beside.display = curve >= CURVE and not self._below.display
+        self._beside.styles.height = curve if is_wide else None
         right = self.query_one("#right")
         right.styles.width, right.styles.height = beside or "100%", band or "100%"
         self.news.update()

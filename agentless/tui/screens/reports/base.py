@@ -15,6 +15,7 @@ from agentless.client.client import Breaker, BrokenOff
 from agentless.errors import AgentlessError
 from agentless.tui.data.cluster import ClusterState
 from agentless.tui.data.incoming import in_app
+from agentless.tui.widgets.ending import Ending
 from agentless.tui.widgets.footer import KeyLine
 from agentless.tui.widgets.lines import GivenLines, Piece
 
@@ -22,7 +23,7 @@ AGAIN = 30.0
 """Seconds until the controller is asked again."""
 
 
-class ReportLines(GivenLines, can_focus=True):
+class ReportLines(GivenLines, Ending, can_focus=True):
     """The lines, scrolled by keys."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -37,6 +38,10 @@ class ReportLines(GivenLines, can_focus=True):
         """Ask for lines of this width."""
         super().on_resize()
         self.post_message(self.Resized())
+
+    def redraw(self) -> None:
+        super().redraw()
+        self.keep_end()
 
 
 class Report(Screen[None]):

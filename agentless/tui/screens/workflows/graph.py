@@ -220,6 +220,6 @@ def _bar(counts: Row, missing: int, width: int) -> list[Part]:
     for kind, colour in _BAR:
         share = sum(count for word, count in counts.items() if kind_of([{"state": word}]) == kind)
         columns = min(width - used, -(-share * width // total)) if total else 0
-        parts.append(("━" * columns, colour))
+        parts.append(("█" * columns, colour))
         used += columns
-    return [*parts, ("─" * (width - used), "dim")]
+    return [*parts, ("░" * (width - used), "$track")]

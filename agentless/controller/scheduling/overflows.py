@@ -1,0 +1,103 @@
+"""Overflow to the clusters of the inventory, as they are known now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from agentless.controller.nodes.registry import Nodes
+from agentless.errors import UsageError
+from agentless.inventory.inventory import Inventory
+from agentless.model.nodes.cluster import Cluster
+from agentless.model.scheduling.overflow import Overflow
+from agentless.model.tasks.spec import TaskSpec
+from agentless.model.tasks.task import Task
+from agentless.ports import Clock
+from agentless.rules.explain.obstacles import never
+from agentless.rules.scheduling.overflow import KnownCluster, going, overflow_words, takers
+from agentless.rules.scheduling.shape import shape_of
+from agentless.rules.scheduling.timeline.promise import Promise
+from agentless.rules.submit.cluster import check_for_overflow
+
+
+class Overflows:
+    """Says which tasks go to a cluster, because no node can start them in time."""
+
+    def __init__(self, nodes: Nodes, clock: Clock) -> None:
+        self._nodes = nodes
+        self._clock = clock
+        self._usual = Overflow()
+        self._image: str | None = None
+        self._container: str | None = None
+
+    def on_inventory(self, inventory: Inventory) -> None:
+        """Use its clusters for overflow, and its limit."""
+        self._usual = inventory.overflow
+        self._image, self._container = inventory.image, inventory.container
+
+    def check(self, spec: TaskSpec) -> None:
+        """Check the clusters that a task names itself; raises NotFound, or UsageError if none can ever take it."""
+        problems = list[UsageError]()
+        for name in spec.terms.overflow or ():
+            try:
+                check_for_overflow(spec, name, self._nodes.cluster_link(name).node.slurm)
+            except UsageError as error:
+                problems.append(error)
+        if problems and len(problems) == len(spec.terms.overflow or ()):
+            raise problems[0]
+
+    def may_go(self, spec: TaskSpec) -> bool:
+        """Whether a task can wait for a cluster, even if no node can run it."""
+        return bool(takers(spec, self._clusters(spec)))
+
+    def going(self, queue: Sequence[Task], promises: Mapping[str, Promise | None]) -> dict[str, str]:
+        """The tasks of a sorted queue that go to a cluster now, by id, with its name."""
+        if not self._nodes.clusters or not all(link.answered.is_set() for link in self._nodes.links.values()):
+            return {}
+        seen, places, hopeless = list[Cluster](), dict[object, str | None](), dict[object, bool]()
+
+        def to(task: Task) -> str | None:
+            # The tasks of a batch differ in their commands and targets alone, those of a workflow in everything.
+            key = task.id if task.spec.job else (task.batch, shape_of(task.spec))
+            if key not in places:
+                able = takers(task.spec, self._clusters(task.spec))
+                places[key] = able[0].name if able and not able[0].unknown else None
+            return places[key]
+
+        def is_hopeless(task: Task) -> bool:
+            seen[:] = seen or [self._nodes.cluster()]  # a look at many nodes takes its time
+            key = shape_of(task.spec), task.spec.cores, task.spec.memory
+            if key not in hopeless:
+                hopeless[key] = never(seen[0], task.spec, task.owner) is not None
+            return hopeless[key]
+
+        queue = [task for task in queue if self._names(task.spec)]
+        return going(queue, promises, self._clock.now(), self._usual.after, to, is_hopeless)
+
+    def words(self, task: Task, promise: Promise | None) -> str:
+        """Whether a waiting task goes to a cluster and when, in words; empty if it is for nodes only."""
+        clusters = self._clusters(task.spec)
+        hopeless = bool(clusters and promise is None and never(self._nodes.cluster(), task.spec, task.owner))
+        return overflow_words(task, promise, self._clock.now(), self._usual.after, clusters, hopeless=hopeless)
+
+    def with_image(self, task: Task) -> Task:
+        """A task that is only asked about, with the image or env of the inventory unless it has one."""
+        if task.spec.image is not None or task.spec.container is not None:
+            return task
+        return replace(task, spec=replace(task.spec, image=self._image, container=self._container))
+
+    # ------------------------------------------------------------------ inside
+
+    def _names(self, spec: TaskSpec) -> tuple[str, ...]:
+        """The clusters to which a task may go; none if it names its nodes."""
+        if spec.needs.nodes:
+            return ()
+        return self._usual.clusters if spec.terms.overflow is None else spec.terms.overflow
+
+    def _clusters(self, spec: TaskSpec) -> list[KnownCluster]:
+        """Those of them that are still in the inventory."""
+        links = [self._nodes.clusters[name] for name in self._names(spec) if name in self._nodes.clusters]
+        return [
+            KnownCluster(link.node.name, link.node.slurm, None if link.inside_at is None else link.inside, link.silence)
+            for link in links
+        ]

@@ -1,0 +1,224 @@
+"""Overflow: which tasks go from the queue to a cluster, and when."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentless.errors import IllegalMove, UsageError
+from agentless.model.files.file_spec import Upload
+from agentless.model.nodes.cluster_node import ClusterNode
+from agentless.model.nodes.slurm import SlurmCluster
+from agentless.model.scheduling.overflow import parse_overflow
+from agentless.model.tasks.job import Job
+from agentless.model.tasks.spec import Mount
+from agentless.model.tasks.task import KeptPlace, Pending, Placement, Task
+from agentless.model.tasks.task_event import Assigned, HandedOver
+from agentless.rules.explain.obstacles import never
+from agentless.rules.scheduling.overflow import KnownCluster, deadline, going, overflow_words, takers
+from agentless.rules.scheduling.timeline.promise import Promise
+from agentless.rules.tasks.lifecycle import apply
+from tests.pure.build import NOW
+from tests.pure.test_plan import look, runs, two_nodes, wish
+
+AFTER = 1800.0
+WAITS: dict[str, Any] = {"created_at": NOW - AFTER + 60}
+DUE: dict[str, Any] = {"created_at": NOW - AFTER}
+
+
+def node(name: str = "c1", gpus: tuple[tuple[str, int], ...] = (("a100", 4),), state: str = "idle") -> ClusterNode:
+    return ClusterNode(name, state, gpus, (), 64, 0, 1 << 18, 0, "")
+
+
+HPC = KnownCluster("hpc", SlurmCluster(container="pyxis"), (node(),))
+
+
+def waiting(name: str = "t1", target: str = "1x", **fields: Any) -> Task:
+    own = {key: fields.pop(key) for key in ("created_at", "queued_at", "status") if key in fields}
+    return replace(wish(name, target, **fields), **(WAITS | own))
+
+
+def gone(*queue: Task, to: KnownCluster = HPC, **promises: Promise | None) -> dict[str, str]:
+    def cluster(task: Task) -> str | None:
+        able = takers(task.spec, [to])
+        return able[0].name if able and not able[0].unknown else None
+
+    known = dict.fromkeys((task.id for task in queue), None) | promises
+    return going(queue, known, NOW, AFTER, cluster, lambda task: task.spec.needs.gpus > 8)
+
+
+def starts(seconds: float, *, about: bool = False) -> Promise:
+    return Promise("node1", NOW + seconds, about=about)
+
+
+@pytest.mark.parametrize(
+    ("task", "promise", "goes"),
+    [
+        (waiting(), None, False),
+        (waiting(**DUE), None, True),
+        (waiting(**DUE, queued_at=NOW - 60), None, False),  # it was blocked before
+        (waiting(), starts(59), False),
+        (waiting(), starts(60), True),
+        (waiting(), starts(3600, about=True), False),  # a guess is no certain time
+        (waiting(), Promise("node1", None), False),
+        (waiting(**DUE), Promise("node1", None), True),
+        (waiting(target="9x", needs={"gpu_types": ()}), None, False),  # no node can run it, nor can the cluster
+        (waiting(**DUE, status=Pending(place=KeptPlace("node1", (), ("t9",), NOW + 9))), None, False),
+        (waiting(**DUE, needs={"nodes": ("node1",)}), None, False),
+    ],
+)
+def test_a_task_is_due_once_it_is_expected_to_wait_too_long(task: Task, promise: Promise | None, goes: bool) -> None:
+    assert gone(task, t1=promise) == ({"t1": "hpc"} if goes else {})
+
+
+def test_a_task_that_no_node_can_ever_run_goes_at_once() -> None:
+    assert gone(waiting(target="9x"), to=replace(HPC, nodes=(node(gpus=(("", 16),)),))) == {"t1": "hpc"}
+
+
+def test_the_first_that_is_due_goes_with_those_like_it_and_others_are_planned_anew() -> None:
+    """The others may start where the first one has waited: a small one behind a large one."""
+    large, small, last = waiting("large", "4x", **DUE), waiting("small", **DUE), waiting("last", "4x", **DUE)
+    assert gone(large, small, last) == {"large": "hpc", "last": "hpc"}
+    assert gone(small, large) == {"small": "hpc"}
+
+
+def test_who_comes_later_does_not_go_along_if_the_place_of_the_first_is_soon_enough_for_it() -> None:
+    first, later = waiting("first"), replace(waiting("later"), created_at=NOW)
+    assert gone(first, later, first=starts(100), later=starts(2000)) == {"first": "hpc"}
+    assert gone(first, later, first=starts(1900), later=starts(2000)) == {"first": "hpc", "later": "hpc"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"uploads": (Upload("/a", "a"),)}, "--upload cannot be used"),
+        ({"volumes": ("v",)}, "--volume cannot be used"),
+        ({"container": "torch:1"}, "--container cannot be used"),
+        ({"needs": {"on": {"rack": "a"}}}, "--on cannot be used"),
+        ({"needs": {"gpu_types": ("H100",)}}, "no node of hpc that is up has 1 H100 GPU"),
+        ({"needs": {"gpus": 5}}, "no node of hpc that is up has 5 GPUs"),
+        ({"needs": {"nodes": ("node1",)}}, "the task names its node, node1; omit that, or --overflow"),
+        ({"mounts": (Mount("/a,b", "/a"),)}, "a comma"),
+        ({"job": Job("train", "flow", artifacts=("model",))}, "a job with artifacts"),
+    ],
+)
+def test_what_a_cluster_cannot_do_is_said_and_the_task_stays(fields: dict[str, Any], words: str) -> None:
+    task = waiting(**DUE, **fields)
+    assert words in HPC.refuses(task.spec)
+    assert gone(task) == {}
+
+
+def test_an_image_goes_only_where_images_run_and_null_is_a_plain_job() -> None:
+    bare = replace(HPC, config=SlurmCluster())
+    assert "use --container NULL" in bare.refuses(waiting().spec)
+    null = replace(waiting().spec, image=None, container="NULL")
+    assert bare.refuses(null) == ""
+    assert null.on_cluster("hpc").container is None
+
+
+def test_what_only_chooses_among_nodes_does_not_keep_a_task() -> None:
+    task = waiting(**DUE, needs={"exclude": ("node2",), "policy": "spread"})
+    assert gone(task) == {"t1": "hpc"}
+    needs = task.spec.on_cluster("hpc").needs
+    assert (needs.nodes, needs.exclude, needs.policy, needs.gpus) == (("hpc",), (), None, 1)
+
+
+def test_the_first_cluster_that_can_take_it_and_answers_gets_it() -> None:
+    silent, other = replace(HPC, name="silent", silence="cut off"), replace(HPC, name="other")
+    drained = replace(HPC, name="drained", nodes=(node(state="idle+drain"),))
+    assert [each.name for each in takers(waiting().spec, [drained, silent, other, HPC])] == ["other", "hpc", "silent"]
+    assert gone(waiting(**DUE), to=silent) == {}
+    assert gone(waiting(**DUE), to=replace(HPC, nodes=None)) == {}
+
+
+@pytest.mark.parametrize(
+    ("task", "clusters", "words"),
+    [
+        (waiting(), [], ""),
+        (waiting(), [HPC], "goes to hpc in 1m 0s if it has not started by then"),
+        (waiting(**DUE), [HPC], "goes to hpc now"),
+        (waiting(**DUE), [replace(HPC, silence="cut off")], "goes to hpc as soon as possible: hpc cannot be reached"),
+        (waiting(**DUE), [replace(HPC, nodes=None)], "as soon as possible: the nodes of hpc are not known yet"),
+        (waiting(share=True), [HPC], "cannot go to hpc: hpc is a Slurm cluster, where --share cannot be used"),
+        (waiting(status=Pending(place=KeptPlace("node1", (), ("t9",), NOW)), **DUE), [HPC], "does not go to hpc, beca"),
+    ],
+)
+def test_explain_says_when_it_goes_or_why_not(task: Task, clusters: list[KnownCluster], words: str) -> None:
+    found = overflow_words(task, None, NOW, AFTER, clusters)
+    assert words in found
+    assert bool(words) == bool(found)
+
+
+def test_a_task_that_has_gone_to_a_cluster_goes_nowhere_else() -> None:
+    there = apply(waiting(**DUE), HandedOver("hpc"), NOW)
+    assert (there.state, there.node) == ("pending", "hpc")
+    assert gone(there) == {}
+    with pytest.raises(IllegalMove):
+        apply(there, HandedOver("other"), NOW)
+    held = waiting(status=Pending(place=KeptPlace("node1", (), ("t9",), NOW)))
+    for has_place in (held, apply(waiting(), Assigned(Placement("node1")), NOW)):
+        with pytest.raises(IllegalMove):
+            apply(has_place, HandedOver("hpc"), NOW)
+
+
+@pytest.mark.parametrize("text", ["", "hpc,", "a b", "none,hpc", "-x"])
+def test_only_names_are_clusters_for_overflow(text: str) -> None:
+    with pytest.raises(UsageError, match="--overflow"):
+        parse_overflow(text)
+
+
+def test_none_is_no_cluster() -> None:
+    assert (parse_overflow("none"), parse_overflow("hpc, big,hpc")) == ((), ("hpc", "big"))
+
+
+@st.composite
+def queues(draw: st.DrawFn) -> list[Task]:
+    """Tasks with and without time limits that have waited for a while, of which some may go to a cluster."""
+    found = list[Task]()
+    for number in range(draw(st.integers(1, 8))):
+        gpus, limit = draw(st.sampled_from((1, 2, 4, 9))), draw(st.sampled_from((None, 600.0, 3600.0)))
+        task = wish(f"t{number}", f"{gpus}x", limit, share=draw(st.booleans()))
+        found.append(replace(task, created_at=NOW - draw(st.sampled_from((0.0, 900.0, AFTER, 4 * AFTER)))))
+    return found
+
+
+@given(queues(), st.lists(st.sampled_from((None, 600.0, 7200.0)), max_size=2), st.booleans())
+def test_own_nodes_first_and_never_before_it_is_due_and_never_twice(
+    queue: list[Task], busy: list[float | None], is_large: bool
+) -> None:
+    """Look by look, until nothing goes any more: as the controller does."""
+    on = two_nodes(*(runs(f"r{at}", f"node{at + 1}::0,1,2", limit=limit) for at, limit in enumerate(busy)))
+    cluster = replace(HPC, nodes=(node(gpus=(("", 16 if is_large else 4),)),))
+    tasks, there = {task.id: task for task in queue}, set[str]()
+    for _ in range(len(queue) + 1):
+        waits = [task for task in tasks.values() if not task.spec.needs.nodes]
+        planned = look(on, *waits)
+
+        def to(task: Task) -> str | None:
+            return next((each.name for each in takers(task.spec, [cluster])), None)
+
+        def hopeless(task: Task) -> bool:
+            return never(on, task.spec) is not None
+
+        goes = going(waits, planned.promises, NOW, AFTER, to, hopeless)
+        assert goes.keys().isdisjoint(there | planned.starts.keys())
+        for task_id in goes:
+            task, promise = tasks[task_id], planned.promises[task_id]
+            expected = promise.start if promise and promise.firm else None
+            assert hopeless(task) or max(NOW, expected or NOW) >= deadline(task, AFTER)
+            assert cluster.refuses(task.spec) == ""
+            tasks[task_id] = apply(task, HandedOver("hpc"), NOW)
+        there |= goes.keys()
+        if not goes:
+            # Who is left starts here, or waits for less than the limit, or no cluster takes it.
+            for task in waits:
+                if task.id not in planned.starts and not cluster.refuses(task.spec):
+                    promise = planned.promises[task.id]
+                    assert not hopeless(task)
+                    assert max(NOW, (promise.start if promise and promise.firm else 0) or 0) < deadline(task, AFTER)
+            return
+    raise AssertionError("it does not come to an end")
