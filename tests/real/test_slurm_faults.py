@@ -147,10 +147,10 @@ def test_a_controller_that_dies_before_any_step_of_a_batch_leaves_one_job_of_eac
 
 
 @pytest.mark.parametrize("many", [1, 3])
-@pytest.mark.parametrize("when", ["before and sbatch goes on", "before and sbatch dies", "after and sbatch dies", "after"])
-def test_a_controller_that_dies_while_sbatch_runs_leaves_one_job(
-    cli: Cli, slurm: Slurm, when: str, many: int
-) -> None:
+@pytest.mark.parametrize(
+    "when", ["before and sbatch goes on", "before and sbatch dies", "after and sbatch dies", "after"]
+)
+def test_a_controller_that_dies_while_sbatch_runs_leaves_one_job(cli: Cli, slurm: Slurm, when: str, many: int) -> None:
     """Before the job exists, whether it comes into being later or not; or after that, before the answer."""
     runs, sbatch = cli.lab.root / f"runs {when} {many}", cli.lab.nodes["login"].dir / "bin" / "sbatch"
     hangs, real = cli.lab.root / "hangs", sbatch.read_text()
@@ -171,9 +171,7 @@ def test_a_controller_that_dies_while_sbatch_runs_leaves_one_job(
     sbatch.write_text(real)
 
 
-def test_an_element_of_an_array_is_put_back_recovered_and_removed_apart_from_the_others(
-    cli: Cli, slurm: Slurm
-) -> None:
+def test_an_element_of_an_array_is_put_back_recovered_and_removed_apart_from_the_others(cli: Cli, slurm: Slurm) -> None:
     cli("submit", "hpc", "--", "sh", "-c", "echo $0; sleep 300", "span:{1..3}")
     tasks = [each["id"] for each in cli.get("/v1/tasks") if each["command"][-1] in "123"]
     until(lambda: {state(cli, task) for task in tasks} == {"running"})
