@@ -14,7 +14,7 @@ from typing import Any, Unpack
 from agentless.api.arguments import check_arguments
 from agentless.api.batch import Batch
 from agentless.api.parse import parse
-from agentless.api.shown import gpus_table
+from agentless.api.shown import clusters_table, gpus_table
 from agentless.api.task import Task, future_moment, moment, task
 from agentless.api.usage import Usage
 from agentless.api.verb import StreamVerb, Verb
@@ -80,9 +80,9 @@ class Cluster:
         return f"<Cluster {self._client.state_and_inventory[1] or 'without an inventory'}>"
 
     def _repr_html_(self) -> str | None:
-        """The GPUs as a table for a notebook, if a controller is running: to look at a value starts nothing."""
+        """GPUs and Slurm clusters as tables for a notebook, if a controller runs: to look at a value starts nothing."""
         try:
-            return gpus_table(self.gpus()) if self._client.is_running() else None
+            return gpus_table(self.gpus()) + clusters_table(self.clusters()) if self._client.is_running() else None
         except AgentlessError:
             return None
 

@@ -7,10 +7,21 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
-from agentless.client.words import command_line, left, memory_in_use, or_dash, ran, state, where
+from agentless.client.words import (
+    command_line,
+    free_gpus,
+    gpus_by_type,
+    left,
+    memory_in_use,
+    nodes_out,
+    or_dash,
+    ran,
+    state,
+    where,
+)
 from agentless.model.text import printable
 from agentless.model.units import counted
-from agentless.model.view import GpuView, TaskView
+from agentless.model.view import ClusterView, GpuView, TaskView
 
 MOST = 50
 """The most rows of a table."""
@@ -56,6 +67,16 @@ def gpus_table(gpus: Iterable[GpuView]) -> str:
         used, memory = or_dash(gpu.utilization_pct, "%"), memory_in_use(_row(gpu))
         rows.append([gpu.node, number, gpu.name or "", gpu.state, used, memory, gpu.owner or ""])
     return table(["node", "gpu", "model", "state", "utilization", "memory", "owner"], rows)
+
+
+def clusters_table(clusters: Sequence[ClusterView]) -> str:
+    """Slurm clusters as a table; empty without any."""
+    rows: list[list[object]] = []
+    for each in clusters:
+        row = _row(each)
+        why = each.reason or nodes_out(row)
+        rows.append([each.name, each.state, each.nodes, free_gpus(row), gpus_by_type(each.gpus), each.tasks, why])
+    return table(["cluster", "state", "nodes", "free", "gpus", "tasks", "reason"], rows) if rows else ""
 
 
 def table(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> str:

@@ -50,7 +50,7 @@ ManyNodes = Annotated[
     typer.Argument(
         metavar="[NODE]...",
         help="Node names (default: all nodes)",
-        autocompletion=complete.nodes,
+        autocompletion=complete.targets,  # also clusters, which most of these verbs take
         callback=path_words,
     ),
 ]

@@ -71,6 +71,8 @@ def test_tab_completes_commands_options_tasks_nodes_and_gpus(shell: Tmux, task: 
     for typed, completed in (
         ("agentless unres", "agentless unreserve"),
         ("agentless ps --wat", "agentless ps --watch"),
+        ("agentless slurm con", "agentless slurm config"),
+        ("agentless slurm config --che", "agentless slurm config --check"),
         ("agentless logs trai", "agentless logs training"),
         ("agentless attach trai", "agentless attach training"),
         (f"agentless show {task[:-3]}", f"agentless show {task}"),

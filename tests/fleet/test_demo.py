@@ -47,6 +47,8 @@ def test_nodes_and_controller_are_gone_when_it_is_ended_by_a_signal(tmp_path):
         asked = [sys.executable, "-m", "agentless", "nodes", "--json"]
         nodes = json.loads(subprocess.check_output(asked, env=home | dict(variables)))
         assert [(node["name"], node["cores"]) for node in nodes] == [("node1", 96)]
+        at_once = [*DEMO[:-1], "submit", "2x", "--no-queue", "--", "true"]
+        assert subprocess.run(at_once, env=home | dict(variables), check=False).returncode == 0, "GPUs are kept free"
         controller = json.loads(
             subprocess.check_output([*DEMO[:-1], "controller", "status", "--json"], env=home | dict(variables))
         )

@@ -43,7 +43,11 @@ NOT_TYPED = {
         "tests/real/test_slurm.py"
     ),
     "agentless explain 1xA100 --overflow hpc": "tests/real/test_slurm.py",
+    "agentless workflow run train.yaml": "the page has no such file",
+    "agentless workflow run train.yaml --node hpc": "tests/real/test_slurm.py",
     "agentless gpus hpc": "tests/real/test_slurm.py",
+    "agentless gpus hpc --watch": "tests/real/test_slurm.py",
+    "agentless submit --nodes 2 --launcher torchrun hpc 4xA100 -- train.py": "tests/pure/test_slurm_engine.py",
     "agentless doctor hpc": "tests/real/test_slurm.py",
     "agentless doctor hpc --run": "tests/real/test_slurm.py",
     "agentless submit --nodes 2 --gpus 1 --launcher mpirun -- ./train": "tests/real/test_gang_launchers.py",

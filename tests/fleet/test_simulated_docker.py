@@ -253,3 +253,10 @@ async def test_files_are_refused_in_a_sentence(agentless, tmp_path):
     (tmp_path / "data").write_text("x")
     _, said = await asyncio.to_thread(agentless, "submit", "n1", "--upload", "data", "--", "true", code=1)
     assert "n1: simulated nodes cannot receive files: --upload and agentless run need a real engine" in said
+    _, said = await asyncio.to_thread(agentless, "submit", "n1", "--volume", "data:/data", "--", "true", code=1)
+    assert "n1: simulated nodes have no volumes: --volume needs a real engine" in said
+
+
+async def test_the_program_of_the_documentation_is_there_and_takes_any_options(client: Client):
+    ended = await client.ended(await client.launch("python", "train.py", "--lr", "0.1", "--epochs", "0"))
+    assert (ended.exit_code, (await client.log(ended.id)).out) == (0, "train.py --lr 0.1\nloss 0.0000\n")

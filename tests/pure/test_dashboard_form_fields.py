@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import threading
 import time
 from collections.abc import Iterable
 from dataclasses import asdict, replace
@@ -19,6 +20,7 @@ from agentless.errors import UsageError
 from agentless.model.tasks.spec import on_targets
 from agentless.rules.submit.options import OPTIONS, PANELS, Options, options_of
 from agentless.rules.submit.task_request import Outside, task_request
+from agentless.tui.data import form, local_files
 from agentless.tui.data.copied import fields_of, fields_of_vps, mates
 from agentless.tui.data.form import TASK, VPS, checked, previews_of, submission_of, with_files_of
 from agentless.tui.widgets.fields import LABEL
@@ -334,3 +336,29 @@ def test_a_copy_waits_for_what_has_not_come_yet_and_starts_no_earlier_than_now()
     spec = json.loads(json.dumps(asdict(wanted(TASK, {"requires": "2mxf", "at": "2099-01-01"}, ("true",), "1x"))))
     spec["terms"]["start_at"] = 1.0
     assert fields_of({"waits_for": []}, spec) == {"target": "1x", "command": "true"}
+
+
+def test_a_file_whose_file_system_hangs_is_told_at_its_field_and_stops_nothing(monkeypatch, tmp_path):
+    answers, hanging = threading.Event(), str(tmp_path / "hung")
+    values = {"target": "1x", "command": f"echo 'span:[@{hanging}]'"}
+
+    def lines_of(path):
+        assert path == hanging
+        answers.wait(60)
+        return ["a"]
+
+    monkeypatch.setattr(local_files, "PATIENCE", 0.02)
+    monkeypatch.setattr(form, "_lines_of", lines_of)
+    try:
+        began = time.monotonic()
+        for _ in range(2 * local_files.MOST):
+            _, wrong = checked(TASK, values)
+            (words,) = wrong.values()
+            assert "hung: its file system does not answer" in words
+        assert time.monotonic() - began < 5
+        assert len([each for each in threading.enumerate() if each.daemon]) <= local_files.MOST + 8
+    finally:
+        answers.set()
+    for thread in [*local_files._hung]:
+        thread.join()
+    assert checked(TASK, values)[1] == {}

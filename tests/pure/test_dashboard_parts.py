@@ -79,9 +79,25 @@ def test_the_queue_is_those_who_are_next_then_those_for_later():
 
 def test_what_is_wrong_is_named_once():
     known = cluster()
-    assert [about for about, _ in known.problems()] == ["node1::7"]
+    ((about, words),) = known.problems()
+    assert about == "node1::7"
+    assert words.endswith("; when repaired: agentless nodes resume node1 --gpu 7")
     known.nodes["node1"] = {**known.nodes["node1"], "state": "offline", "reason": "no answer"}
     assert known.problems() == [("node1", "offline: no answer")]
+
+
+def test_each_problem_says_what_to_do():
+    known = cluster()
+    (gpu,) = (gpu for gpu in known.gpus.values() if gpu["state"] == "unhealthy")
+    gpu.update(state="unknown", reason="cannot read its memory")
+    task = next(task for task in known.tasks.values() if task["state"] == "running")
+    intruder = {"user": "root", "pid": 7, "command": "python", "name": "python", "memory_mib": None}
+    task.update(intruders=[intruder], idle_since="2026-01-01T00:00:00Z", reason="idle for 45m 0s")
+    assert [words.rpartition("; ")[2] for _, words in known.problems()] == [
+        "to see why: agentless doctor node1",
+        f"to end that, on {task['node']}: kill 7",
+        f"to free its GPUs: agentless stop {task['id']}",
+    ]
 
 
 # -------------------------------------------------------------------------------- look

@@ -25,7 +25,7 @@ def test_each_task_of_the_opening_has_gpus_that_nobody_else_has(nodes):
             assert int(str(number).rpartition("/")[2]) < usable, wish
     assert len(plans) == nodes
     assert max(taken.values()) == 1
-    assert not {("node1", "0"), ("node1", "1")} & taken.keys(), "they are for the tour"
+    assert not {("node1", "0"), ("node1", "1")} & taken.keys(), "they are for who watches"
     assert nodes == 1 or tuple(SICK.split("::")) not in taken
 
 

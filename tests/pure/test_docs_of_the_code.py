@@ -66,3 +66,11 @@ def test_every_line_fits_a_screen(page):
 
 def test_the_architecture_is_read_in_ten_minutes():
     assert len((DOCS / "architecture.md").read_text().split()) <= WORDS
+
+
+def test_the_first_example_of_the_workflow_page_is_the_file_that_it_names():
+    file = (DOCS / "examples" / "workflow.yaml").read_text().partition("\n")[2]
+    assert (
+        f"`docs/examples/workflow.yaml`:\n\n```yaml\n{file}```\n"
+        in (DOCS / "how-to" / "run" / "workflow.md").read_text()
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,6 +16,7 @@ from agentless.api.shown import MOST, table
 from agentless.api.task import Task
 from agentless.api.usage import Usage
 from agentless.errors import ControllerError, UsageError
+from agentless.model.view import ClusterView
 from tests.pure.test_dashboard_reports import USAGE
 from tests.pure.test_dashboard_views import RUNS, WAITS
 
@@ -76,6 +77,21 @@ def test_to_look_at_a_cluster_starts_nothing(tmp_path: Path, monkeypatch):
     monkeypatch.setattr(cluster._client, "is_running", lambda: True)
     monkeypatch.setattr(cluster._client, "get", lambda *_, **__: _fail())
     assert cluster._repr_html_() is None
+
+
+def test_a_cluster_is_its_gpus_and_its_slurm_clusters(tmp_path: Path, monkeypatch):
+    monkeypatch.setenv("AGENTLESS_INVENTORY", str(tmp_path / "inventory.yaml"))
+    (tmp_path / "inventory.yaml").write_text("nodes: {n1: {host: n1}}\n")
+    hpc = ClusterView("hpc", "slurm", "online", "", "login", 1, 3, {"a100": 8}, {"a100": 5}, 3, 1, {"c2": "<fan>"})
+    answers = {"/v1/gpus": [], "/v1/clusters": [asdict(hpc)]}
+    cluster = Cluster()
+    monkeypatch.setattr(cluster._client, "is_running", lambda: True)
+    monkeypatch.setattr(cluster._client, "get", lambda path, **_: answers[path])
+    shown = cluster._repr_html_() or ""
+    assert "<td>hpc</td><td>online</td><td>3</td><td>3/8</td><td>8xa100</td><td>1</td>" in shown
+    assert "c2 (&lt;fan&gt;)" in shown
+    answers["/v1/clusters"] = []
+    assert (cluster._repr_html_() or "").count("<table>") == 1
 
 
 def _fail() -> None:

@@ -9,13 +9,18 @@ import pytest
 from hypothesis import given
 
 from agentless.model.nodes.cluster import Cluster
+from agentless.model.nodes.node_record import Drain, NodeRecord
 from agentless.model.tasks.task import Running, Task
 from agentless.rules.explain.ahead import Ahead
-from agentless.rules.explain.blockers import without_tasks
+from agentless.rules.explain.blockers import without, without_tasks
+from agentless.rules.explain.explanation import when
+from agentless.rules.explain.obstacles import obstacles
 from agentless.rules.explain.remedy import MOST_AHEAD, remedies
+from agentless.rules.nodes.gpu_exclusion import gated
 from agentless.rules.nodes.survey import survey
 from agentless.rules.scheduling.plan import Promise, plan
 from tests.pure.build import CID, NOW, cluster, process, seen, uuid
+from tests.pure.test_exclusion import ILL
 from tests.pure.test_gpu_share import on_gpu, shares
 from tests.pure.test_plan import POLICIES, boxed, clusters, later, look, mixed, runs, there, two_nodes, wish, wishes
 from tests.pure.test_reserved import HOUR, reserved
@@ -41,6 +46,7 @@ def in_the_way(on: Cluster, one: Task, *queue: Task, node: str = "node1") -> lis
     return [line for each in waiting(on, *queue).obstacles(on.nodes[node], one, NOW) for line in each.details]
 
 
+OVER = "when the reservation of node1::0 for ann ends"
 BUSY = (runs("t1", "node1::0", 60, 3600), runs("t2", "node1::1", 60))
 
 
@@ -126,7 +132,8 @@ def test_behind_too_many_nothing_is_said_to_help(count: int, words: list[str]) -
 
 def test_who_shares_with_tasks_alone_is_not_told_to_share_with_strangers() -> None:
     on = cluster(seen(gpus=1, processes=(process("node1", 0),)))
-    assert helps(on, wish("a", "node1::0", needs={"gpu_share": 2, "gpu_memory": 1 << 30})) == []
+    found = helps(on, wish("a", "node1::0", needs={"gpu_share": 2, "gpu_memory": 1 << 30}))
+    assert found == ["when the foreign process on GPU 0 of node1 ends"]
 
 
 def test_a_stranger_is_shared_with() -> None:
@@ -164,7 +171,7 @@ def test_a_task_that_is_warned_before_its_end_needs_no_grace() -> None:
     warned = replace(warned, spec=replace(warned.spec, terms=terms, stop_grace=1800.0))
     assert helps(on, warned)[-1] == "--time-limit 1h59m or less"
     early = replace(terms, signal_before=7140.0)
-    assert helps(on, replace(warned, spec=replace(warned.spec, terms=early))) == []
+    assert helps(on, replace(warned, spec=replace(warned.spec, terms=early))) == [OVER]
 
 
 def test_of_two_time_limits_that_would_do_the_longer_one_is_named() -> None:
@@ -180,7 +187,7 @@ def test_a_minute_is_the_shortest_time_limit_that_is_named() -> None:
 
 def test_no_time_limit_is_named_that_would_be_too_short_to_be_typed() -> None:
     on = reserve(two_nodes(gpus=1), reserved("node1::0", begin=100.0, end=3 * HOUR))
-    assert helps(on, wish("a", "1x")) == []
+    assert helps(on, wish("a", "1x")) == [OVER]
 
 
 PROMISED = runs("t1", "node1::0-6", 60, 3600)
@@ -334,6 +341,15 @@ def test_with_each_option_that_is_named_it_starts(on: Cluster, queue: list[Task]
 
 
 @given(clusters(), wishes())
+def test_wherever_it_may_start_one_day_something_is_named_that_helps(on: Cluster, queue: list[Task]) -> None:
+    for one in queue:
+        for name, node in on.nodes.items():
+            found = obstacles(node, one.spec, one.owner, on.at)
+            if found and node.state == "online" and not any(each.lasting for each in found):
+                assert remedies(on, name, one), (name, one.spec, found)
+
+
+@given(clusters(), wishes())
 def test_after_each_end_that_is_named_it_starts(on: Cluster, queue: list[Task]) -> None:
     """And the plan expects it to start then, if those end in time."""
     for one in queue:
@@ -355,8 +371,39 @@ def test_after_each_end_that_is_named_it_starts(on: Cluster, queue: list[Task]) 
 def test_a_gpu_that_a_stranger_has_with_a_task_is_not_free_when_that_has_ended() -> None:
     shared = runs("t1", "node1::0", 0, 12, share=True)
     on = cluster(seen(gpus=1, processes=(process("node1", 0),), containers=[boxed(shared)]), (shared,))
-    assert helps(on, wish("a", "node1::0")) == []
+    both = "when task t1 of me@here ends and the foreign process on GPU 0 of node1 ends"
+    assert helps(on, wish("a", "node1::0")) == [both]
     assert helps(on, wish("a", "node1::0", share=True)) == ["when task t1 of me@here ends, within 12s"]
+
+
+def ill(on: Cluster, name: str = "node1") -> Cluster:
+    """With an unhealthy GPU 0 of a node."""
+    record = NodeRecord(gpus={uuid(name, 0): ILL})
+    return replace(on, nodes={**on.nodes, name: gated(on.nodes[name], record)})
+
+
+REPAIRED = "GPU 0 of node1 is healthy again, or resumed (agentless nodes resume node1 --gpu 0)"
+
+
+def test_who_needs_an_unhealthy_gpu_is_told_the_command_that_gives_it_back() -> None:
+    on = ill(cluster(seen(gpus=2), BUSY[1:]))
+    assert helps(on, wish("a", "2x")) == [f"when task t2 of me@here ends and {REPAIRED}"]
+    assert when(None, on, wish("a", "2x").spec) == f"starts only when {REPAIRED}"
+
+
+def test_who_needs_a_drained_node_is_told_the_command_that_lets_it_in() -> None:
+    on = cluster(seen(gpus=2), BUSY[:1])
+    record = NodeRecord(drain=Drain("ann", NOW, "upgrade"))
+    on = replace(on, nodes={"node1": gated(on.nodes["node1"], record)})
+    resumed = "node1 is resumed (agentless nodes resume node1)"
+    assert helps(on, wish("a", "2x")) == [f"when task t1 of me@here ends and {resumed}"]
+    assert when(None, on, wish("a", "1x").spec) == f"starts only when {resumed}"
+
+
+def test_nobody_has_to_see_to_a_node_that_one_does_not_need() -> None:
+    on = ill(two_nodes(*BUSY))
+    assert when(None, on, wish("a", "1x").spec) == when(None, on, wish("a", "9x").spec) == "start time not known yet"
+    assert when(None, on, wish("a", "node1 4x").spec).startswith("starts only when GPU 0")
 
 
 def begun(on: Cluster, queue: list[Task]) -> tuple[Cluster, list[Task]]:
@@ -382,6 +429,7 @@ def test_behind_others_it_starts_with_each_remedy_that_is_named(on: Cluster, que
         ahead = Ahead(queue[:number], now.promises, POLICIES)
         for name, node in on.nodes.items():
             for remedy in remedies(on, name, one, ahead):
-                there = replace(on, nodes={**on.nodes, name: without_tasks(node, remedy.ends)})
+                free = without(without_tasks(node, remedy.ends), remedy.goes)
+                there = replace(on, nodes={**on.nodes, name: free})
                 tried = [*queue[:number], replace(one, spec=remedy.spec or one.spec)]
                 assert one.id in plan(there, tried, NOW, POLICIES, now).starts, (name, remedy.text)

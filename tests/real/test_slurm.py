@@ -116,10 +116,13 @@ def test_what_waits_in_slurm_says_why_and_can_be_stopped_there(cli: Cli, slurm: 
 
 
 def test_a_task_on_several_nodes_is_one_job_whose_command_runs_once_on_each(cli: Cli) -> None:
-    """Also as elements of an array; the first failure is the exit code, and ends the others."""
-    says = "echo $NODE_RANK/$AGENTLESS_NNODES $AGENTLESS_NODES $MASTER_ADDR $WORLD_SIZE; cat $AGENTLESS_HOSTFILE"
-    ran = cli("submit", "-f", "--nodes", "2", "hpc", "2x", "--", "sh", "-c", f"{says}; [ $MASTER_PORT -gt 29499 ]")
-    expected = [[f"{rank}: {rank}/2 c1,c2 c1 4", f"{rank}: c1 slots=2", f"{rank}: c2 slots=2"] for rank in range(2)]
+    """Also as elements of an array. Each has the secret; the first failure is the exit code, and ends the others."""
+    says = (
+        "echo $NODE_RANK/$AGENTLESS_NNODES $AGENTLESS_NODES $MASTER_ADDR $WORLD_SIZE ${#TOKEN}; cat $AGENTLESS_HOSTFILE"
+    )
+    words = ("-s", "TOKEN", "--nodes", "2", "hpc", "2x", "--", "sh", "-c", f"{says}; [ $MASTER_PORT -gt 29499 ]")
+    ran = cli("submit", "-f", *words, TOKEN="hush", code=None)
+    expected = [[f"{rank}: {rank}/2 c1,c2 c1 4 4", f"{rank}: c1 slots=2", f"{rank}: c2 slots=2"] for rank in range(2)]
     assert sorted(ran.out.splitlines()) == sorted(expected[0] + expected[1])
     fails = "[ $NODE_RANK = 0 ] || exit $0; exec sleep 300"
     batch = cli("submit", "--wait", "--nodes", "2", "hpc", "2x", "--", "sh", "-c", fails, "span:{3..4}", code=None)

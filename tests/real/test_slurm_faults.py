@@ -124,24 +124,74 @@ def test_a_controller_that_dies_before_any_step_of_a_submit_leaves_one_job(cli: 
         assert runs.read_text() == "4\n"
 
 
-@pytest.mark.parametrize("when", ["before and sbatch goes on", "before and sbatch dies", "after"])
-def test_a_controller_that_dies_while_sbatch_runs_leaves_one_job(cli: Cli, slurm: Slurm, when: str) -> None:
+@pytest.mark.parametrize("step", [*(f"disk {n}" for n in range(2, 40, 9)), *(f"net {n}" for n in range(1, 8, 2))])
+def test_a_controller_that_dies_before_any_step_of_a_batch_leaves_one_job_of_each(
+    cli: Cli, slurm: Slurm, step: str
+) -> None:
+    runs = cli.lab.root / f"batch-{step.replace(' ', '-')}-"
+    cli.get("/v1/tasks")
+    cli.lab.root.joinpath("step.new").write_text(step)
+    cli.lab.root.joinpath("step.new").rename(cli.lab.root / "step")
+    words = ("--secret-env", "TOKEN", "hpc", "--", "sh", "-c", f"echo ${{#TOKEN}} >> {runs}$0; exit 3", "span:{1..4}")
+    done = cli("submit", *words, code=None, TOKEN="hush")
+    cli.lab.root.joinpath("step").unlink(missing_ok=True)
+    if not cli.lab.root.joinpath("step.at").exists():
+        cli("controller", "stop", code=None)  # or it would die of what follows
+    cli.lab.root.joinpath("step.at").unlink(missing_ok=True)
+    found = [task for task in cli.get("/v1/tasks", ended=True) if str(runs) in str(task["command"])]
+    assert len(found) == 4 or (not found and done.code != 0), (found, done)
+    assert {end(cli, task["id"])[:2] for task in found} <= {("failed", 3)}
+    assert {each.read_text() for each in runs.parent.glob(f"{runs.name}*")} <= {"4\n"}
+    assert len({number(cli, task["id"]) for task in found}) == len(found)
+    assert not [*cli.lab.nodes["login"].dir.joinpath("home/.agentless/slurm").glob("agentless-*/secrets")]
+
+
+@pytest.mark.parametrize("many", [1, 3])
+@pytest.mark.parametrize(
+    "when", ["before and sbatch goes on", "before and sbatch dies", "after and sbatch dies", "after"]
+)
+def test_a_controller_that_dies_while_sbatch_runs_leaves_one_job(cli: Cli, slurm: Slurm, when: str, many: int) -> None:
     """Before the job exists, whether it comes into being later or not; or after that, before the answer."""
-    runs, sbatch = cli.lab.root / f"runs {when}", cli.lab.nodes["login"].dir / "bin" / "sbatch"
+    runs, sbatch = cli.lab.root / f"runs {when} {many}", cli.lab.nodes["login"].dir / "bin" / "sbatch"
     hangs, real = cli.lab.root / "hangs", sbatch.read_text()
     head, _, submit = real.rpartition("exec ")
     hang = f"[ -e {hangs} ] || {{ echo $$ > {hangs}; sleep 20; }}\n"
-    sbatch.write_text(f"{head}{submit}{hang}" if when == "after" else f"{head}{hang}{submit}")
-    submitting = cli.start("submit", "hpc", "--", "sh", "-c", f"echo run >> '{runs}'; exit 3")
+    sbatch.write_text(f"{head}{submit}{hang}" if when.startswith("after") else f"{head}{hang}{submit}")
+    submitting = cli.start("submit", "hpc", "--", "sh", "-c", f"echo run$0 >> '{runs}'; exit 3", f"span:{{1..{many}}}")
     until(lambda: hangs.exists() and hangs.read_text())
     cli.kill_controller()
     if "dies" in when:
         os.killpg(os.getpgid(int(hangs.read_text())), signal.SIGKILL)
-    task = finish(submitting).out.strip()
-    assert end(cli, task)[:2] == ("failed", 3)
-    assert (runs.read_text(), jobs(slurm, task)) == ("run\n", ["FAILED"])
+    finish(submitting)
+    tasks = [each["id"] for each in cli.get("/v1/tasks", ended=True) if str(runs) in str(each["command"])]
+    assert [end(cli, task)[:2] for task in tasks] == [("failed", 3)] * many
+    assert sorted(runs.read_text().split()) == [f"run{each}" for each in range(1, many + 1)]
+    assert len({number(cli, task) for task in tasks}) == many
     hangs.unlink()
     sbatch.write_text(real)
+
+
+def test_an_element_of_an_array_is_put_back_recovered_and_removed_apart_from_the_others(cli: Cli, slurm: Slurm) -> None:
+    cli("submit", "hpc", "--", "sh", "-c", "echo $0; sleep 300", "span:{1..3}")
+    tasks = [each["id"] for each in cli.get("/v1/tasks") if each["command"][-1] in "123"]
+    until(lambda: {state(cli, task) for task in tasks} == {"running"})
+    jobs = [number(cli, task) for task in tasks]
+    slurm.run("scontrol", "update", f"jobid={jobs[1]}", "requeue=1")
+    slurm.run("scontrol", "requeuehold", jobs[1])
+    until(lambda: state(cli, tasks[1]) == "submitted")
+    cli("controller", "stop")
+    shutil.rmtree(cli.state)
+    cli("recover", "--yes")
+    until(lambda: [state(cli, task) for task in tasks] == ["running", "submitted", "running"])
+    assert [number(cli, task) for task in tasks] == jobs
+    cli("rm", "--force", tasks[0])
+    slurm.run("scontrol", "update", f"jobid={jobs[1]}", "starttime=now")
+    slurm.run("scontrol", "release", jobs[1])
+    until(lambda: state(cli, tasks[1]) == "running" and cli("logs", tasks[1]).out.endswith("\n2\n"))
+    assert state(cli, tasks[2]) == "running"
+    listed = slurm.run("squeue", "--noheader", "--states=all", "--array", f"--jobs={','.join(jobs)}", "--format=%i %T")
+    assert dict(line.split() for line in listed.splitlines())[jobs[0]] in ("CANCELLED", "COMPLETING")
+    cli("kill", *tasks[1:])
 
 
 def test_a_job_that_arrives_late_does_not_run_beside_the_one_that_replaced_it(cli: Cli, slurm: Slurm) -> None:

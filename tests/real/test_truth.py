@@ -178,7 +178,7 @@ def test_a_task_on_a_node_that_left_the_inventory_is_lost_until_it_comes_back(ag
     agentless.write_inventory("\n".join(line for line in whole.splitlines() if "node2" not in line))
     agentless("nodes")
     until(lambda: state_of(agentless, task) == "lost")
-    assert agentless.task(task)["reason"] == "node2 is no longer in the inventory"
+    assert agentless.task(task)["reason"] == "node2 is no longer in the inventory; add it again to reach its tasks"
     assert "add it again" in agentless("stop", task, code=4).err
     agentless.write_inventory(whole)
     agentless("nodes")

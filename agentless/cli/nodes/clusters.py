@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from agentless.cli.formats import Format, Kind
-from agentless.cli.nodes.watch import watch_by
 from agentless.cli.output import print_line, say
 from agentless.cli.table import Column, show
 from agentless.client.client import Client
@@ -33,6 +32,8 @@ def show_gpus_of(served: Client, name: str, error: RequestFailed, style: Format,
 
 def watch_gpus_of(served: Client, name: str, error: RequestFailed, *, free: bool) -> None:
     """Show them again and again, until Ctrl-C."""
+    from agentless.cli.nodes.watch import watch_by
+
     _nodes_of(served, name, error)  # or it is no cluster
 
     def print_nodes() -> None:

@@ -125,7 +125,9 @@ def _stay(
         people.go_on()
     print(f"{_counted(nodes)} are up. In another shell:\n\n  {_export(variables)}")
     print("  agentless gpus\n  agentless dashboard\n")
-    print(f"Other people use them. {people.TROUBLE if nodes >= 3 else ''}".rstrip())
+    print(
+        f"Other people use them; {people.YOURS} are reserved for you. {people.TROUBLE if nodes >= 3 else ''}".rstrip()
+    )
     away = f"node{min(nodes, 2)}"
     print(f"Type unplug {away} here to cut a node off, and plug {away} to bring it back. Ctrl-C ends the simulation.")
     sys.stdout.flush()

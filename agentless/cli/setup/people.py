@@ -7,6 +7,7 @@ minute now and then.
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -14,8 +15,10 @@ from itertools import chain, count, cycle, islice
 from types import TracebackType
 from typing import NamedTuple, Self
 
+from agentless import paths
 from agentless.api.cluster import Cluster
 from agentless.errors import AgentlessError
+from agentless.model.owner import owner_of
 
 SICK = "node1::7"
 """Not on a single node: somebody outside agentless has its last GPU."""
@@ -40,8 +43,8 @@ class Wish(NamedTuple):
 
 OPENING = {
     1: (
-        Wish("ann", "pretrain-llama", "node1::2-5", "pretrain llama-8b", 9000),
-        Wish("ben", "eval-mmlu", "node1::6", "eval mmlu", 540),
+        Wish("ann", "pretrain-llama", "node1::2,3", "pretrain llama-8b", 9000),
+        Wish("ben", "eval-mmlu", "node1::6", "eval mmlu", 150),
     ),
     2: (
         Wish("chloe", "serve-chat", "node2::0", "serve chat-13b", 40000),
@@ -53,9 +56,11 @@ OPENING = {
         Wish("dan", "eval-small", "node4::0/2", "eval small", 1500),
     ),
 }
-"""What runs from the start on, by the number of the node. Two GPUs of the first one stay free, for the tour."""
+"""What runs from the start on, by the number of the node."""
+YOURS = "node1::0,1"
+"""GPUs that are reserved for who watches."""
 LATER = (
-    Wish("emma", "finetune-vit", "node1::0,1", "finetune vit-large", 1500),
+    Wish("emma", "finetune-vit", "node1::4,5", "finetune vit-large", 1500),
     Wish("ann", "pretrain-moe", "8x", "pretrain moe-16x7b", 14000),
     Wish("chloe", "train-unet", "2xA100", "train unet", 1800),
 )
@@ -89,6 +94,7 @@ def opening(nodes: int) -> list[Wish]:
 class People:
     """They work on the nodes for the time of a `with`. `tell` takes the lines that unplug a node."""
 
+    YOURS = "GPUs 0 and 1 of node1"
     TROUBLE = "GPU 7 of node1 is sick, and node3 leaves for a minute now and then."
 
     def __init__(self, nodes: int, tell: Callable[[str], None]) -> None:
@@ -119,7 +125,10 @@ class People:
         return next(f"{gpu.node}::{gpu.index}" for gpu in self._cluster.gpus() if gpu.state == "foreign")
 
     def go_on(self) -> None:
-        """Submit more from now on, in a thread."""
+        """Submit more from now on, in a thread, but leave some GPUs to who watches."""
+        you = owner_of(os.environ) or paths.user_name()
+        with contextlib.suppress(AgentlessError):  # the controller may have been stopped by a person
+            self._cluster.reserve(YOURS, owner=you, begin="0s", end="12h", reason="kept free for you")
         self._thread = threading.Thread(target=self._work, daemon=True)
         self._thread.start()
 

@@ -114,7 +114,8 @@ class Reconciler:
     def _lose_if_silent(self, task: Task, node: str) -> None:
         link = self._nodes.every.get(node)
         if link is None:
-            self._ledger.apply(task.id, LostContact(f"{node} is no longer in the inventory"), "inventory change")
+            why = f"{node} is no longer in the inventory; add it again to reach its tasks"
+            self._ledger.apply(task.id, LostContact(why), "inventory change")
         elif link.offline_since is not None and self._clock.now() - link.offline_since >= LOST_AFTER:
             why = link.observation.error or "no answer"
             self._ledger.apply(task.id, LostContact(why), f"no answer for {LOST_AFTER:.0f} s")

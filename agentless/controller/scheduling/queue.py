@@ -27,6 +27,7 @@ from agentless.rules.explain.explanation import explanation, when
 from agentless.rules.explain.gangs import explanation_of_gang
 from agentless.rules.explain.obstacles import brief, never, no_node, refusal
 from agentless.rules.explain.preemption import as_one, awaited, may_be_preempted, named, preempts
+from agentless.rules.explain.repairs import repairs
 from agentless.rules.explain.waits import coming, in_brackets, progress, room, submitted_words, waits_for
 from agentless.rules.scheduling.batches import is_held_back, within_limits
 from agentless.rules.scheduling.order import order
@@ -312,7 +313,9 @@ class Queue:
     def _brief(self, task: Task, cluster: Cluster) -> str:
         """The most relevant reason why a task, or any member of its gang, does not start now."""
         reasons = (brief(cluster, each.spec, each.owner) for each in self._mates(task))
-        return next(filter(None, reasons), "")
+        found = next(filter(None, reasons), "")
+        repaired = repairs(cluster, task.spec) if found and self.plan.promises.get(task.id) is None else ""
+        return "; ".join(filter(None, (found, repaired)))
 
     def _mates(self, task: Task) -> list[Task]:
         """The members of a task's gang that are live, by rank; of any other task itself."""

@@ -67,6 +67,8 @@ def _check(words: Words) -> None:
         bad = words.last("--workdir")
         raise Complaint(f"the working directory '{bad}' is invalid, it needs to be an absolute path")
     for record in words.options.get("--mount", ()):
+        if record.startswith("type=volume"):
+            raise Complaint("simulated nodes have no volumes: --volume needs a real engine")
         for part in next(csv.reader([record])):
             key, _, path = part.partition("=")
             if key in ("source", "src") and not Path(path).exists():

@@ -13,12 +13,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
+from agentless.demo import training
 from agentless.demo.clock import NodeClock
 from agentless.demo.engine.log import Log
 from agentless.demo.processes.pipes import Reader
 from agentless.demo.processes.processes import PIPE, Child, Children
 from agentless.demo.processes.terminal import PseudoTerminal
 
+_PROGRAMS = frozenset({"train.py", "eval.py", "evaluate.py", "merge.py", "prepare.py", "small.py"})
+"""Programs that images have, as in the examples of the documentation."""
 _NEVER = "0001-01-01T00:00:00Z"
 
 
@@ -79,6 +82,7 @@ class SimulatedContainer:
     def start(self, children: Children, env: Mapping[str, str], ended: Callable[[SimulatedContainer], None]) -> None:
         """Start its process in its folder, also again; `ended` is called when it is gone. Raises OSError."""
         os.makedirs(self._cwd, exist_ok=True)
+        self._write_program()
 
         def exited(status: int) -> None:
             # A crash may have ended it before, and somebody have started it again.
@@ -156,6 +160,12 @@ class SimulatedContainer:
             "HostConfig": {"NanoCpus": 0, "Memory": 0},
             "Config": {"Image": self.config.image, "Labels": dict(self.config.labels)},
         }
+
+    def _write_program(self) -> None:
+        """Have the program that a command like `python train.py` is about."""
+        match self.config.command:
+            case ["python" | "python3", name, *_] if name in _PROGRAMS and not self._cwd.joinpath(name).exists():
+                self._cwd.joinpath(name).symlink_to(training.__file__)
 
     def _finish(self, exit_code: int) -> None:
         for child in (self._child, *self._others):

@@ -68,6 +68,21 @@ async def _copy(engine: SimulatedEngine, words: Words, call: Call) -> int:
     return await _no_files(engine, words, call)
 
 
+async def _volume(engine: SimulatedEngine, words: Words, call: Call) -> int:
+    """List the volumes: there are none."""
+    del engine, call
+    if words.rest[:1] == ["ls"]:
+        return 0
+    if words.rest[:1] == ["inspect"]:
+        raise Complaint(f"Error: No such volume: {' '.join(words.rest[1:])}")
+    raise Complaint("simulated nodes have no volumes: --volume needs a real engine")
+
+
+async def _unchanging(engine: SimulatedEngine, words: Words, call: Call) -> int:
+    del engine, words, call
+    raise Complaint("simulated containers stay as they are: resize and snapshots need a real engine")
+
+
 async def _no_files(engine: SimulatedEngine, words: Words, call: Call) -> int:
     del engine, words, call
     raise Complaint("simulated nodes cannot receive files: --upload and agentless run need a real engine")
@@ -99,6 +114,9 @@ _COMMANDS: dict[str, Verb] = {
     "info": Verb(looking.info, _FORMAT),
     "ps": Verb(looking.ps, frozenset({"--format", "--filter"}), frozenset({"--all", "--quiet", "--no-trunc"})),
     "image": Verb(_images, _FORMAT | {"--filter"}, frozenset({"--quiet", "--no-trunc"})),
+    "volume": Verb(_volume, _FORMAT | {"--filter", "--label"}),
+    "update": Verb(_unchanging, frozenset({"--cpus", "--cpuset-cpus", "--memory", "--memory-swap"})),
+    "container": Verb(_unchanging, _FORMAT | {"--filter"}),
     "inspect": Verb(looking.inspect, _FORMAT),
     "logs": Verb(looking.logs, frozenset({"--tail", "--since"}), frozenset({"--follow", "--timestamps"})),
     "events": Verb(looking.events, frozenset({"--format", "--filter", "--since"})),

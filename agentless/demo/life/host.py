@@ -16,6 +16,8 @@ from agentless.demo.processes.files import replace_file
 _TICKS = 100
 _BLOCK = 4096
 _GIB = 1 << 30
+_TWO_SOCKETS = 64
+"""Cores from which on a machine has two NUMA nodes."""
 
 
 class Size(NamedTuple):
@@ -61,7 +63,9 @@ class Host:
         self._at = now()
         self._booted = self._at - 20 * 86400
         self._ticks = self._received = self._sent = 0.0
-        facts = (f"online 0-{size.cores - 1}", f"memory {size.memory << 20}", "system debian")
+        half = size.cores // 2
+        nodes = (f"node 0 0-{half - 1}", f"node 1 {half}-{size.cores - 1}") if size.cores >= _TWO_SOCKETS else ()
+        facts = (f"online 0-{size.cores - 1}", f"memory {size.memory << 20}", "system debian", *nodes)
         replace_file(folder / "host-facts", "\n".join(facts) + "\n")
         self.move(0.0)
 

@@ -1,4 +1,4 @@
-"""What keeps a task from a node and may go: tasks, reservations, foreign processes, a GPU that is unhealthy."""
+"""What keeps a task from a node and may go: tasks, reservations, foreign processes, an unhealthy GPU, a drain."""
 
 from __future__ import annotations
 
@@ -16,16 +16,25 @@ MOST = 64
 
 @dataclass(frozen=True, slots=True)
 class Blocker:
-    """Something that is in the way. `words` say when it is not any more, `without` is the node without it."""
+    """Something that is in the way. `words` say when it is not any more, `without` is the node without it.
+
+    A `lasting` one stays until somebody sees to it.
+    """
 
     words: str
     without: Callable[[Node], Node]
+    lasting: bool = False
 
 
 def fewest(node: Node, fits: Callable[[Node], bool]) -> list[Blocker] | None:
     """The blockers of which none may stay for a task that `fits` then, taken from those that go first; None: no set."""
+    return fewest_of(node, blockers_of(node), fits)
+
+
+def fewest_of(node: Node, blockers: Iterable[Blocker], fits: Callable[[Node], bool]) -> list[Blocker] | None:
+    """Those of these blockers, as `fewest` chooses them."""
     gone = list[Blocker]()
-    for blocker in _blockers(node):
+    for blocker in blockers:
         gone.append(blocker)
         if fits(without(node, gone)):
             break
@@ -54,7 +63,7 @@ def without_tasks(node: Node, over: Iterable[Allocation]) -> Node:
     return replace(node, allocations=allocations, gpus=tuple(_emptied(gpu, gone) for gpu in node.gpus))
 
 
-def _blockers(node: Node) -> Iterator[Blocker]:
+def blockers_of(node: Node) -> Iterator[Blocker]:
     """Those that end first come first, and those that somebody has to see to come last."""
     for each in sorted(node.allocations, key=lambda each: (each.ends_at is None, each.ends_at or 0.0, each.task)):
         yield Blocker(f"{each} ends", partial(_without, each))
@@ -63,12 +72,14 @@ def _blockers(node: Node) -> Iterator[Blocker]:
         yield Blocker(f"the reservation of {one.target} for {whose} ends", partial(_without_reservation, one))
     for gpu in node.gpus:
         place = f"GPU {gpu.reading.number} of {node.name}"
-        if gpu.state == "foreign" or gpu.intruders:
+        if gpu.state == "foreign" or gpu.strangers or gpu.intruders:
             which, end = ("process", "ends") if len(gpu.strangers) == 1 else ("processes", "end")
             yield Blocker(f"the foreign {which} on {place} {end}", partial(_with_free, gpu.reading.number))
         elif gpu.state == "unhealthy":
             resumed = f"is healthy again, or resumed (agentless nodes resume {node.name} --gpu {gpu.reading.index})"
-            yield Blocker(f"{place} {resumed}", partial(_with_free, gpu.reading.number))
+            yield Blocker(f"{place} {resumed}", partial(_with_free, gpu.reading.number), lasting=True)
+    if node.state == "drained":
+        yield Blocker(f"{node.name} is resumed (agentless nodes resume {node.name})", _resumed, lasting=True)
 
 
 def _without(task: Allocation, node: Node) -> Node:
@@ -77,6 +88,10 @@ def _without(task: Allocation, node: Node) -> Node:
 
 def _without_reservation(reservation: Reservation, node: Node) -> Node:
     return replace(node, reservations=tuple(each for each in node.reservations if each != reservation))
+
+
+def _resumed(node: Node) -> Node:
+    return replace(node, state="online", reason="", drained=False)
 
 
 def _with_free(number: GpuNumber, node: Node) -> Node:

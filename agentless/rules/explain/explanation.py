@@ -14,6 +14,7 @@ from agentless.model.view import ExplainView, ObstacleView
 from agentless.rules.explain.ahead import Ahead
 from agentless.rules.explain.obstacles import MAX_NODES, Obstacle, against
 from agentless.rules.explain.remedy import remedies
+from agentless.rules.explain.repairs import repairs
 from agentless.rules.scheduling.timeline.promise import Promise
 from agentless.rules.views.publish import timestamp
 
@@ -57,7 +58,7 @@ def when(
     `gang` are the promises of all members of its gang, with what they need; `why` says how an estimate was made.
     """
     if promise is None:
-        return "start time not known yet"
+        return repairs(cluster, spec) or "start time not known yet"
     gang = gang or [(promise, spec)]
     node = enumerated(dict.fromkeys(each.node for each, _ in gang))
     if promise.start is None:

@@ -72,15 +72,19 @@ def kinds(cluster: Cluster, members: Sequence[Task], ahead: Ahead) -> list[Kind]
         mine = _needs(task.spec)
         found = next((each for each in alike if _needs(each[0].spec) == mine), None)
         found.append(task) if found else alike.append([task])
-    return [Kind(each, _obstacles(cluster, each[0], ahead)) for each in alike]
+    # One that is over soon may start on what is promised to others.
+    fits = len(ahead.tasks) <= MOST_AHEAD and ahead.leave(cluster, *members)
+    return [Kind(each, _obstacles(cluster, each[0], None if fits else ahead)) for each in alike]
 
 
 def _needs(spec: TaskSpec) -> tuple[object, ...]:
     return shape_of(spec), spec.cores, spec.memory
 
 
-def _obstacles(cluster: Cluster, task: Task, ahead: Ahead) -> dict[str, Sequence[Obstacle]]:
+def _obstacles(cluster: Cluster, task: Task, ahead: Ahead | None) -> Mapping[str, Sequence[Obstacle]]:
     found = against(cluster, task.spec, task.owner)
+    if ahead is None:
+        return found
     return {name: each or ahead.obstacles(cluster.nodes[name], task, cluster.at) for name, each in found.items()}
 
 

@@ -13,9 +13,10 @@ from agentless.model.nodes.cluster import Allocation, Cluster, Node
 from agentless.model.scheduling.needs import SLICE_TYPE
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.task import Task
+from agentless.model.text import enumerated
 from agentless.model.units import GPU_MEMORY, MEMORY, SIZE_UNITS, format_duration, parse_duration, short_duration
 from agentless.rules.explain.ahead import Ahead
-from agentless.rules.explain.blockers import without_tasks
+from agentless.rules.explain.blockers import Blocker, fewest, without_tasks
 from agentless.rules.explain.obstacles import obstacles
 
 MOST_ENDS = 64
@@ -30,11 +31,12 @@ ENDLESS = 1e9
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """A change in words, and what was tried: the task with this `spec`, or without these tasks on the node."""
+    """A change in words, and what was tried: the task with this `spec`, or without these on the node."""
 
     text: str
     spec: TaskSpec | None = None
     ends: tuple[Allocation, ...] = ()
+    goes: tuple[Blocker, ...] = ()
 
 
 def remedies(cluster: Cluster, name: str, task: Task, ahead: Ahead | None = None) -> tuple[Remedy, ...]:
@@ -47,7 +49,7 @@ def remedies(cluster: Cluster, name: str, task: Task, ahead: Ahead | None = None
         option = words.partition(" ")[0]
         if option not in found and trial.succeeds(node, spec):
             found[option] = Remedy(words, spec)
-    return (*found.values(), *_after(node, trial))
+    return (*found.values(), *_after(node, trial)) or tuple(_otherwise(node, trial))
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,3 +157,9 @@ def _after(node: Node, trial: _Trial) -> Iterable[Remedy]:
     when = "" if left == math.inf else f", within {format_duration(left)}" if left >= 1 else ", any moment now"
     end = "ends" if len(over) == 1 else "end"
     yield Remedy(f"when {', '.join(map(str, over))} {end}{when}", ends=tuple(over))
+
+
+def _otherwise(node: Node, trial: _Trial) -> Iterable[Remedy]:
+    """All that has to go, also what somebody has to see to."""
+    if blockers := fewest(node, lambda free: trial.succeeds(free, trial.task.spec)):
+        yield Remedy(f"when {enumerated([each.words for each in blockers])}", goes=tuple(blockers))

@@ -165,7 +165,7 @@ class ClusterState:
         bad = {node["name"] for node in self.nodes.values() if is_bad(node)}
         for gpu in self.ordered_gpus() if any(is_ill(gpu) for gpu in self.gpus.values()) else ():
             if is_ill(gpu) and gpu["node"] not in bad:
-                found += [(gpu_place(gpu), f"{gpu['state']}: {gpu['reason']}")]
+                found += [(gpu_place(gpu), f"{gpu['state']}: {gpu['reason']}{_remedy(gpu)}")]
         failed = [task for task in self.tasks.values() if task["state"] in FAILED and not task["retried_as"]]
         if lately := sum(self.now - unix_time(task["ended_at"]) < FAILED_WITHIN for task in failed):
             about = f"{lately} task{'s' * (lately != 1)}"
@@ -173,9 +173,12 @@ class ClusterState:
         for task in self.tasks.values():
             if task["state"] == "lost":
                 found.append((task["id"], f"lost: {task['reason']}"))
-            found += [(task["id"], f"{process_words(process)} uses its GPU") for process in task["intruders"]]
+            for process in task["intruders"]:
+                words = f"{process_words(process)} uses its GPU; to end that, on {task['node']}: kill {process['pid']}"
+                found.append((task["id"], words))
             if task["idle_since"]:
-                found.append((task["id"], task["reason"] or "GPUs idle"))
+                words = f"{task['reason'] or 'GPUs idle'}; to free its GPUs: agentless stop {task['id']}"
+                found.append((task["id"], words))
         return found + [("controller", warning) for warning in self.controller.get("warnings", ())]
 
     def _drop(self, kind: str, key: list[str]) -> None:
@@ -204,6 +207,14 @@ def is_bad(node: Row) -> bool:
 def is_ill(gpu: Row) -> bool:
     """Whether something is wrong with a GPU."""
     return gpu["state"] in ("unhealthy", "unknown")
+
+
+def _remedy(gpu: Row) -> str:
+    """What to do about an ill GPU, to go on with its reason."""
+    node = gpu["node"]
+    if gpu["state"] == "unhealthy":
+        return f"; when repaired: agentless nodes resume {node} --gpu {gpu['index']}"
+    return f"; to see why: agentless doctor {node}"
 
 
 def natural(name: str) -> tuple[tuple[int, str], ...]:

@@ -23,6 +23,7 @@ from agentless.rules.submit.cluster import is_place_alone, joined
 from agentless.rules.submit.options import OPTIONS, PANELS, Option, Options, options_of
 from agentless.rules.submit.task_request import Outside, TaskRequest, task_request
 from agentless.tui.data.cluster import Row
+from agentless.tui.data.local_files import in_time
 from agentless.tui.data.quoted import as_written, words_of
 
 Shape = Literal["line", "lines", "command", "secrets", "flag"]
@@ -221,7 +222,7 @@ def checked(
         wrong.setdefault("command", "Enter a command")
     if wrong:
         return None, wrong
-    outside = Outside(time.time(), os.environ, _lines_of, current_dir())
+    outside = Outside(time.time(), os.environ, lambda path: in_time(path, lambda: _lines_of(path)), current_dir())
     workload = None if kind is TASK else kind.workload
     try:
         return task_request(words or (("true",) if kind is TASK else ()), targets, options, outside, workload), {}

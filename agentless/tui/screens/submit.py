@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -25,6 +26,7 @@ from agentless.model.text import lines_of, printable
 from agentless.rules.submit.task_request import TaskRequest
 from agentless.tui.data.cluster import ClusterState, Row, is_vps
 from agentless.tui.data.form import TASK, FormField, FormKind, checked, in_fields, previews_of, with_files_of
+from agentless.tui.data.local_files import in_time
 from agentless.tui.data.picks import ASKED, ask, has_picks, picks
 from agentless.tui.screens.ask import Ask
 from agentless.tui.screens.details.parts import Part, explained
@@ -478,6 +480,8 @@ class SubmitForm(Screen[None]):
         fresh = tuple(each for each in asked.spec.uploads if not each.snapshot)
         if not fresh:
             return asked
+        for each in fresh:
+            in_time(each.source, partial(os.path.lexists, each.source))
         self.call_later(self._tell, [(f"Uploading {', '.join(each.source for each in fresh)} …\n", "dim")])
         found = sent(self._client, replace(asked, spec=replace(asked.spec, uploads=fresh)), self._warn)
         done = iter(found.spec.uploads)

@@ -18,6 +18,7 @@ from agentless.model.text import printable
 from agentless.model.units import counted
 from agentless.tui.data.cluster import ClusterState, Row
 from agentless.tui.data.export import as_text
+from agentless.tui.data.local_files import NoAnswer, in_time
 from agentless.tui.screens.ask import Ask
 from agentless.tui.widgets.table import Table, TableColumn
 
@@ -193,10 +194,12 @@ class View(Vertical):
             return
         try:
             path = Path(name).expanduser().absolute()
-            with path.open("x", encoding="utf-8") as file:
-                file.write(as_text(rows, self.table.columns, path.suffix[1:]))
+            text = as_text(rows, self.table.columns, path.suffix[1:])
+            in_time(name, partial(_write_new, path, text))
         except FileExistsError:
             self.notify(printable(f"{name} already exists; choose another name"), severity="error", markup=False)
+        except NoAnswer as error:
+            self.notify(printable(str(error)), severity="error", markup=False)
         except (OSError, RuntimeError, ValueError) as error:
             self.notify(printable(f"{name} cannot be written: {error}"), severity="error", markup=False)
         else:
@@ -264,3 +267,8 @@ class TaskListView(View):
     def node_of(self, _: Row) -> str | None:
         """None: no row is about a node."""
         return None
+
+
+def _write_new(path: Path, text: str) -> None:
+    with path.open("x", encoding="utf-8") as file:
+        file.write(text)

@@ -15,6 +15,7 @@ from textual.widgets import Input
 from agentless.client.client import Client
 from agentless.model.text import printable
 from agentless.tui.data.cluster import ClusterState, Row
+from agentless.tui.data.local_files import NoAnswer, in_time
 from agentless.tui.screens.logs.choose import ChooseTask
 from agentless.tui.screens.logs.pane import LogPane
 from agentless.tui.screens.logs.saving import Saving
@@ -179,13 +180,16 @@ class LogScreen(Screen[None]):
             return
         try:
             path = Path(name).expanduser().absolute()
-            file = path.open("xb")
+            file = in_time(name, lambda: path.open("xb"))
         except FileExistsError:
             problem = "already exists; choose another name"
         except OSError as error:
             problem = f"cannot be written: {error.strerror}"
         except (RuntimeError, ValueError) as error:
             problem = f"is not a file name: {error}"
+        except NoAnswer as error:
+            self.notify(printable(str(error)), severity="error", markup=False)
+            return
         else:
             self.action_back()
             self._saving.write(self.about_task, file, path, self._pane.log_lines.only)

@@ -15,7 +15,7 @@ from agentless.tui.screens.events import event_about, event_words
 from agentless.tui.widgets import look
 from agentless.tui.widgets.lines import GivenLines, Piece, fitted, folded
 
-MOST = 3
+MOST = 4
 """The most lines of one piece of news."""
 HINTS = 12
 """The most lines of what is for a new user, more than it takes on a phone."""
