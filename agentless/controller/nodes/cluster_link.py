@@ -35,6 +35,8 @@ NODES_EVERY = 30.0
 """Seconds between two looks at its compute nodes."""
 RESTS = 10.0
 """How many times as long as a look took it is left alone: a cluster is asked by many."""
+MOST_REST = 60.0
+"""Seconds that it is left alone at most: a look that took long may have met a daemon that hung just then."""
 SILENT_EVERY = 10.0
 """Seconds between two looks at one whose Slurm does not answer."""
 LOOK_WITHIN = 60.0
@@ -174,7 +176,7 @@ class ClusterLink(Link):
             began = time()
             await self.refresh()
             # How long Slurm did not answer is no measure of its load.
-            rest = RESTS * (time() - began) if self.silence is None else SILENT_EVERY
+            rest = min(RESTS * (time() - began), MOST_REST) if self.silence is None else SILENT_EVERY
 
 
 TaskLink = NodeLink | ClusterLink

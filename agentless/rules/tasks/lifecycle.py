@@ -98,8 +98,8 @@ def apply(task: Task, event: TaskEvent, now: float) -> Task:
             return replace(task, status=replace(status, place=place), victims=place.victims)
         case Pending(place=KeptPlace()) as status, PlaceLost(reason=reason):
             return replace(task, status=replace(status, place=None, reason=reason))
-        case Pending(place=None), HandedOver(cluster=cluster) if not task.spec.needs.nodes:
-            return replace(task, spec=task.spec.on_cluster(cluster), status=Pending(), rank=None)
+        case Pending(place=None), HandedOver(cluster, gpu_types) if not task.spec.needs.nodes:
+            return replace(task, spec=task.spec.on_cluster(cluster, gpu_types), status=Pending(), rank=None)
         case ((Blocked() | Pending()), GaveUp(reason=reason)):
             return replace(task, status=Ended("cancelled", now, reason=reason))
         case ((Assigning() | Lost(container=None)), Unplaced(reason, at_once, unfit)) if not task.stop:
