@@ -157,13 +157,15 @@ class ClusterLink(Link):
         await self.refresh()
 
     async def _attend(self) -> None:
-        time, rest, hurried, nodes_at = asyncio.get_running_loop().time, 0.0, 0.0, float("-inf")
+        time, rest, hurried = asyncio.get_running_loop().time, 0.0, 0.0
+        nodes_at = busy_at = float("-inf")
         while True:
             if time() - nodes_at > NODES_EVERY:
                 with contextlib.suppress(RuntimeFailed, Timeout, TooMuch):  # its jobs matter more
                     await self.nodes()
                 nodes_at = time()
-            every = LOOK_EVERY if any(job.live for job in self.containers) else IDLE_EVERY
+            busy_at = time() if any(job.live for job in self.containers) else busy_at
+            every = LOOK_EVERY if time() - busy_at < IDLE_EVERY else IDLE_EVERY  # an empty answer may be wrong
             every = every if self.silence is None else SILENT_EVERY
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(max(every, rest)):
