@@ -19,6 +19,7 @@ from agentless.ports.engine_parts import (
     EnvCommands,
     FileCommands,
     ImageCommands,
+    OutputCommands,
     Reading,
     TerminalCommands,
     VolumeCommands,
@@ -45,8 +46,8 @@ class Engine(Protocol):
         """Volumes that outlive a task."""
 
     @property
-    def files(self) -> FileCommands | None:
-        """Files into containers, and out of them."""
+    def files(self) -> OutputCommands | None:
+        """Files out of its tasks, and into containers."""
 
     @property
     def envs(self) -> EnvCommands | None:
@@ -194,6 +195,10 @@ class ContainerEngine(Engine, Protocol):
 class ClusterEngine(Engine, Protocol):
     """An engine that chooses nodes and times itself: it has a queue of its own."""
 
+    @property
+    def files(self) -> OutputCommands:
+        """Files out of its jobs."""
+
     def facts(self, *, accounting: bool = False) -> tuple[Section, ...]:
         """Ask for all our jobs, with `accounting` also for those that it has forgotten without an end."""
 
@@ -217,6 +222,12 @@ class ClusterEngine(Engine, Protocol):
 
     def with_labels(self, job: Container, labels: Mapping[str, str]) -> Container:
         """A job with the labels that its script carries, signed if their signature is."""
+
+    def starts_in(self, task: Task) -> str | None:
+        """The folder in which the command of a task starts, seen from the home folder; None: one in its image."""
+
+    def keep_files(self, key: str, mark: str) -> Command:
+        """Keep an archive with files for jobs, which comes by stdin once this has said the mark; none if it is there."""
 
     def checkup(self) -> Command:
         """Ask for what `doctor` wants to know."""

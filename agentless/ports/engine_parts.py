@@ -77,7 +77,26 @@ class VolumeCommands(Protocol):
         """Raise Refused for a volume that exists or is not ours, RuntimeFailed for any other failure."""
 
 
-class FileCommands(Protocol):
+class OutputCommands(Protocol):
+    """Files out of containers and jobs."""
+
+    def changes(self, container: str) -> Command:
+        """List what has changed in the container since it was created."""
+
+    def folder(self, container: str) -> Command:
+        """Ask for the container's working folder."""
+
+    def copy(self, container: str, path: str, *, into: bool) -> Command:
+        """A tar stream of what is at a path in the container, or one that goes `into` a folder there."""
+
+    def copy_packed(self, container: str, path: str) -> Command:
+        """A tar stream of what is at a path in the container, compressed by gzip if the node has that."""
+
+    def says_missing(self, words: str) -> bool:
+        """Whether these words, printed in place of a tar stream, say that the container or the path does not exist."""
+
+
+class FileCommands(OutputCommands, Protocol):
     """Files into containers, by images with files, and out of them."""
 
     def look(self, image: str) -> Command:
@@ -94,21 +113,6 @@ class FileCommands(Protocol):
 
     def tidy(self, images: Sequence[str] = (), helpers: Sequence[str] = ()) -> Command:
         """Remove these images and helper containers, and list those that are left."""
-
-    def changes(self, container: str) -> Command:
-        """List what has changed in the container since it was created."""
-
-    def folder(self, container: str) -> Command:
-        """Ask for the container's working folder."""
-
-    def copy(self, container: str, path: str, *, into: bool) -> Command:
-        """A tar stream of what is at a path in the container, or one that goes `into` a folder there."""
-
-    def copy_packed(self, container: str, path: str) -> Command:
-        """A tar stream of what is at a path in the container, compressed by gzip if the node has that."""
-
-    def says_missing(self, words: str) -> bool:
-        """Whether these words, printed in place of a tar stream, say that the container or the path does not exist."""
 
 
 class ImageCommands(Protocol):

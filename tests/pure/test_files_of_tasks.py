@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from agentless.client.files.snapshot import _bodies, _Known, scan
 from agentless.controller.files.packing import packed
-from agentless.controller.files.uploads import upload_time
+from agentless.controller.files.sending import upload_time
 from agentless.engines.docker.commands import Commands
 from agentless.engines.docker.dialect import DOCKER
 from agentless.engines.docker.files import DockerFiles

@@ -95,7 +95,7 @@ def test_who_comes_later_does_not_go_along_if_the_place_of_the_first_is_soon_eno
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"uploads": (Upload("/a", "a"),)}, "--upload cannot be used"),
+        ({"uploads": (Upload("/a", "/a"),)}, "use a relative DEST"),
         ({"volumes": ("v",)}, "--volume cannot be used"),
         ({"container": "torch:1"}, "--container cannot be used"),
         ({"needs": {"on": {"rack": "a"}}}, "--on cannot be used"),

@@ -613,6 +613,23 @@ def test_an_image_runs_with_what_the_cluster_has_for_it(cli: Cli) -> None:
 
 
 @pytest.mark.slow
+def test_a_task_in_an_image_starts_among_its_uploaded_files(cli: Cli) -> None:
+    (cli.lab.home / "a").write_text("one")
+    asked = ("--image", "i", "--upload", "a")
+    show = "cat a; echo; pwd; echo $APPTAINER_BIND$ASKED"
+    for cluster in ("boxed", "squashed"):
+        task = cli.submit(*asked, cluster, "--gpus", "0", "--", "sh", "-c", show)
+        cli("wait", task)
+        *_, one, there, seen = cli("logs", task).out.splitlines()
+        folder = there.removesuffix("/files")
+        assert (one, folder.rpartition("/")[2]) == ("one", f"agentless-{task}")
+        options = f"--container-image=i --container-mounts={folder}:{folder} --container-workdir={there}"
+        assert seen == (folder if cluster == "boxed" else options)
+    refused = cli("submit", "--image", "i", "--output", "x", "boxed", "--", "true", code=2)
+    assert "use an absolute path on a shared disk" in refused.err
+
+
+@pytest.mark.slow
 def test_slurm_waits_for_a_job_of_another_task_and_its_end_decides_as_on_nodes(
     cli: Cli, slurm: Slurm, tmp_path: Path
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import signal
 import socket
 import tempfile
@@ -14,7 +16,8 @@ from tests.lab import Lab
 from tests.lab.slurm import Slurm
 from tests.ports import reserve
 from tests.real.cli import Cli, finish, until
-from tests.real.slurm import running, started
+from tests.real.slurm import end, running, started
+from tests.real.slurm import number as job_number
 
 ECHO = """
 import socket
@@ -63,3 +66,79 @@ def test_ports_of_a_task_are_reached_on_its_compute_node_and_programs_run_there(
     assert ran.out == f"pipe\n{cli.task(task)['container'].partition(':')[0]}\na\0b"
     assert cli("ssh", "hpc", "--", "printf '%s ' \"$SSH_CONNECTION\"; exit 3", code=3).out.startswith("127.0.0.1 ")
     cli("kill", task)
+
+
+@pytest.mark.slow
+def test_files_are_copied_to_the_login_node_and_to_where_a_task_works_and_back(cli: Cli) -> None:
+    home, here = cli.lab.nodes["login"].dir / "home", cli.lab.home
+    (here / "data").mkdir()
+    (here / "data" / "a").write_text("one")
+    cli("cp", "data", "hpc:runs")
+    task = running(cli, "--workdir", "runs", "--", "sh", "-c", "cat a > b; sleep 300")
+    until((home / "runs" / "b").exists)
+    cli("cp", f"{task}:b", "back")
+    cli("cp", "back", f"{task}:sub")
+    assert ((here / "back").read_text(), (home / "runs" / "sub").read_text()) == ("one", "one")
+    assert "/nowhere" in cli("cp", f"{task}:/nowhere", ".", code=1).err
+    cli("kill", task)
+
+
+@pytest.mark.slow
+def test_uploaded_files_are_in_a_folder_of_each_task_where_it_starts(cli: Cli) -> None:
+    """Also of the tasks of an array; the files are sent once, and go with the tasks."""
+    here, jobs = cli.lab.home, cli.lab.nodes["login"].dir / "home" / ".agentless" / "slurm"
+    (here / "code").mkdir()
+    (here / "code" / "run.sh").write_text("cat data/a; echo $1 >> data/a; cat data/a")
+    (here / "code" / "run.sh").chmod(0o750)
+    (here / "d").mkdir()
+    (here / "d" / "a").write_text("one\n")
+    sent = ("--upload", "code:.", "--upload", "d:data")
+    tasks = cli("submit", "hpc", *sent, "--gpus", "0", "--", "sh", "run.sh", "span:{1..3}").out.split()
+    for number, task in enumerate(tasks, 1):
+        assert end(cli, task)[:2] == ("completed", 0)
+        assert cli("logs", task).out == f"one\none\n{number}\n"
+    assert len({job_number(cli, task).partition("_")[0] for task in tasks}) == 1
+    cli("cp", f"{tasks[1]}:data/a", "got")
+    assert (here / "got").read_text() == "one\n2\n"
+    assert len(list((jobs / "uploads").iterdir())) == 1
+    elsewhere = cli.submit("hpc", *sent, "--workdir", "/tmp", "--", "pwd")
+    assert end(cli, elsewhere)[1] == 0
+    assert cli("logs", elsewhere).out == "/tmp\n"
+    for left in (jobs / "uploads").iterdir():
+        os.utime(left, (0, 0))
+    cli("rm", *tasks, elsewhere)
+    assert [each.name for each in jobs.iterdir() if each.name[10:] in tasks] == []
+    assert list((jobs / "uploads").iterdir()) == []
+    for wrong in ("d:/data", "d:../x"):
+        assert "relative DEST" in cli("submit", "hpc", "--upload", wrong, "--", "true", code=2).err
+
+
+@pytest.mark.slow
+def test_outputs_and_what_a_run_changes_come_back_from_a_cluster(cli: Cli) -> None:
+    here, home = cli.lab.home, cli.lab.nodes["login"].dir / "home"
+    (here / "work" / "src").mkdir(parents=True)
+    (here / "work" / "src" / "a.py").write_text("one")
+    (here / "work" / "same").write_text("same")
+    script = "cat src/a.py; echo two > src/a.py; mkdir -p new/deep; echo x > new/deep/x; touch -d 2001-01-01 old"
+    ran = cli.shell(f"cd {here}/work && agentless run hpc --gpus 0 -- sh -c {shlex.quote(script)}")
+    assert (ran.code, ran.out) == (0, "one"), ran
+    found = {str(path.relative_to(here / "work")) for path in (here / "work").rglob("*") if path.is_file()}
+    assert found == {"src/a.py", "same", "new/deep/x", "old"}
+    assert (here / "work" / "src" / "a.py").read_text() == "two\n"
+    (home / "far").mkdir()
+    wanted = ("--output", "sub:got/sub", "--output", f"{home}/far/b:got/b", "--output", "none:got/none")
+    task = cli.submit(
+        "hpc", *wanted, "--workdir", "far", "--", "sh", "-c", "mkdir sub; echo 1 > sub/a; ln -s a sub/l; echo 2 > b"
+    )
+    cli("wait", task, code=None)
+    assert (here / "got" / "sub" / "a").read_text() == "1\n"
+    assert os.readlink(here / "got" / "sub" / "l") == "a"
+    assert (here / "got" / "b").read_text() == "2\n"
+    assert "none on hpc" in cli("show", task).out
+    waits = cli.submit("hpc", "--output", "sub:never", "--in", "1h", "--", "true")
+    cli("stop", waits)
+    cli("wait", waits, code=None)
+    assert "the task never started" in cli("show", waits).out
+    astray = cli.submit("hpc", "--output", "sub:never", "--workdir", "nowhere", "--", "true")
+    cli("wait", astray, code=None)
+    assert "its command did not start" in cli("show", astray).out

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from agentless.controller.nodes.node_link import NodeLink
+from agentless.controller.nodes.cluster_link import TaskLink
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.state.event_bus import EventBus, OutputsSettled
 from agentless.controller.state.tasks import Tasks
@@ -99,11 +99,11 @@ class ExpectedOutputs:
 
     def has_node(self, task: Task) -> bool:
         """Whether the node that has the outputs of a task is in the inventory."""
-        return (task.node or "") in self._nodes.links
+        return (task.node or "") in self._nodes.every
 
     def is_reachable(self, task: Task) -> bool:
         """Whether that node answers."""
-        link = self._nodes.links.get(task.node or "")
+        link = self._nodes.every.get(task.node or "")
         return link is not None and link.online
 
     def open(self, task: Task) -> bool:
@@ -120,7 +120,7 @@ class ExpectedOutputs:
             return None
         if not task.status.container:
             return "the task never started"
-        link = self._nodes.links.get(task.node or "")
+        link = self._nodes.every.get(task.node or "")
         if link is None or link.silence is not None:
             return None
         there = any(container.id == task.status.container for container in link.containers)
@@ -134,7 +134,7 @@ class ExpectedOutputs:
             return "waiting", "copied when the task ends"
         if (lost := self.lost(task)) is not None:
             return "missing", lost
-        link = self._nodes.links.get(task.node or "")
+        link = self._nodes.every.get(task.node or "")
         if link is None:
             return "stuck", f"{task.node} is no longer in the inventory"
         if not link.online and link.answered.is_set():
@@ -147,7 +147,7 @@ class ExpectedOutputs:
             return "coming", f"waiting for {words}"
         return "coming", "copying"
 
-    def _in_front(self, link: NodeLink) -> str:
+    def _in_front(self, link: TaskLink) -> str:
         """The tasks whose outputs this node sends at present, in words."""
         tasks = [task for task, coming in self.arriving.items() if coming.node == link.node.name]
         words = ", ".join(f"task {task}{self._so_far(task)}" for task in tasks[:_NAMED])

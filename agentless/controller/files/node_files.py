@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import posixpath
 import re
 import secrets
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
+from agentless.controller.nodes.cluster_link import ClusterLink, TaskLink
 from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.state.lookup import Lookup
@@ -33,8 +35,30 @@ class Found:
     container: bool
 
 
+@dataclass(frozen=True, slots=True)
+class _Container:
+    link: NodeLink
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Disk:
+    """The disk of a node or of a login node. Relative paths begin in `folder`, None: there are none."""
+
+    link: TaskLink
+    folder: str | None = ""
+
+    def within(self, path: str) -> str:
+        """A path, seen from the home folder; raises Refused."""
+        if path.startswith(("/", "~")):
+            return path
+        if self.folder is None:
+            raise Refused(f"the task starts in its image; use an absolute path, on the disk of {self.link.node.name}")
+        return posixpath.join(self.folder, path)
+
+
 class Files:
-    """Everything here is about one place: the name of a node, else what means a task."""
+    """Everything here is about one place: the name of a node or a cluster, else what means a task."""
 
     def __init__(self, nodes: Nodes, lookup: Lookup, files: NodeFiles) -> None:
         self._nodes = nodes
@@ -43,54 +67,56 @@ class Files:
 
     async def look(self, place: str, paths: Sequence[str]) -> Found:
         """What is at these paths; raises NotFound for a place that is none, and NoAnswer."""
-        link, container = await self._at(place)
-        if container is None:
-            kinds, rsync = self._files.parse_look(await link.run(self._files.look(paths)), len(paths))
-            return Found(kinds, rsync, container=False)
-        return Found(tuple([await self._inside(link, container, path) for path in paths]), False, container=True)
+        at = await self._at(place)
+        if isinstance(at, _Container):
+            return Found(tuple([await self._inside(at.link, at.id, path) for path in paths]), False, container=True)
+        looked = await at.link.run(self._files.look([at.within(path) for path in paths]))
+        kinds, rsync = self._files.parse_look(looked, len(paths))
+        return Found(kinds, rsync, container=False)
 
     @contextlib.asynccontextmanager
     async def open(
         self, place: str, way: Way, path: str, *, is_folder: bool, arguments: Sequence[str] = ()
     ) -> AsyncIterator[Pipe]:
         """The program at the other end of a copy, from its beginning to its end or that of this."""
-        link, container = await self._at(place)
-        async with link.session.pipe(self._program(link, container, way, path, is_folder, arguments)) as pipe:
+        at = await self._at(place)
+        async with at.link.session.pipe(self._program(at, way, path, is_folder, arguments)) as pipe:
             yield pipe
 
     # ------------------------------------------------------------------ inside
 
     def _program(
-        self, link: NodeLink, container: str | None, way: Way, path: str, is_folder: bool, arguments: Sequence[str]
+        self, at: _Container | _Disk, way: Way, path: str, is_folder: bool, arguments: Sequence[str]
     ) -> Command:
-        if container is not None:
+        if isinstance(at, _Container):
             if way == "rsync":
                 raise UsageError("containers have no rsync; copy with a tar stream")
             inner = _outer(path) if way == "send" else _inner_folder(path)
-            return link.runtime.files.copy(container, inner, into=way == "receive")
+            return at.link.runtime.files.copy(at.id, inner, into=way == "receive")
+        path = at.within(path)
         if way == "rsync":
             return self._files.rsync(path, arguments, is_folder=is_folder)
         if way == "send":
             return self._files.send(path, is_folder=is_folder)
         return self._files.receive(path, secrets.token_hex(8))
 
-    async def _at(self, place: str) -> tuple[NodeLink, str | None]:
-        """The link to the node, and the container there that is meant, None: the node itself."""
-        task = None if place in self._nodes.links else self._lookup.find(place)
+    async def _at(self, place: str) -> _Container | _Disk:
+        """Where the files of a place are; raises Refused or Unreachable."""
+        task = None if place in self._nodes.every else self._lookup.find(place)
         node = place if task is None else task.node
         if task and not (node and task.container):
             raise Refused(f"task {task.id} is {task.state} and has no container, so it has no files")
         if task and task.spec.on_node_itself:
             raise Refused(f"task {task.id} has no container (--container NULL); its files are on {node} itself")
-        if node in self._nodes.clusters:
-            raise Refused(f"{node} is a cluster; copy files with scp to or from {self._nodes.clusters[node].node.host}")
-        link = self._nodes.links.get(node or "")
+        link = self._nodes.every.get(node or "")
         if link is None:
             raise Unreachable(f"{node} is no longer in the inventory; add it again to reach its tasks")
         await link.ready()
         if not link.online:
             raise Unreachable(unreachable(link.node.name, link.observation.error))
-        return link, task.container if task else None
+        if isinstance(link, ClusterLink):
+            return _Disk(link, link.runtime.starts_in(task) if task else "")
+        return _Container(link, task.container_ref) if task else _Disk(link)
 
     async def _inside(self, link: NodeLink, container: str, path: str) -> Kind:
         """What is at a path in a container: the first member of a tar stream of it says so."""

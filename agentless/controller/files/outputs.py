@@ -16,7 +16,7 @@ from typing import Any
 from agentless.controller.files.expected_outputs import REMOVED, Arriving, ExpectedOutputs
 from agentless.controller.guarded import guarded_item
 from agentless.controller.in_thread import in_thread
-from agentless.controller.nodes.node_link import NodeLink
+from agentless.controller.nodes.cluster_link import ClusterLink, TaskLink
 from agentless.controller.state.ledger import Ledger
 from agentless.errors import AgentlessError, Refused, RuntimeFailed, StateError
 from agentless.formats.tar import CHUNK, Fed
@@ -75,7 +75,7 @@ class Outputs:
                 with guarded_item(f"task {first}: marking outputs as lost"):
                     self._settle_lost(first)
 
-    async def bring(self, link: NodeLink, task: Task, may_be_large: Callable[[], bool]) -> None:
+    async def bring(self, link: TaskLink, task: Task, may_be_large: Callable[[], bool]) -> None:
         """Fetch all outputs of an ended task, and put them in their places. Raises what went wrong.
 
         Once they are known to be large `may_be_large` is asked; if they may not, PutOff is raised.
@@ -122,7 +122,7 @@ class Outputs:
             self._ledger.publish(task, "outputs-lost", lost)
 
     async def _one(
-        self, link: NodeLink, task: Task, output: Output, uploads: tuple[Upload, ...], may_be_large: Callable[[], bool]
+        self, link: TaskLink, task: Task, output: Output, uploads: tuple[Upload, ...], may_be_large: Callable[[], bool]
     ) -> Brought:
         try:
             return await self._fetched(link, task, output, uploads, may_be_large)
@@ -142,12 +142,15 @@ class Outputs:
             raise StateError(f"cannot write the outputs of task {task.id}: {where}: {error.strerror}") from None
 
     async def _fetched(
-        self, link: NodeLink, task: Task, output: Output, uploads: tuple[Upload, ...], may_be_large: Callable[[], bool]
+        self, link: TaskLink, task: Task, output: Output, uploads: tuple[Upload, ...], may_be_large: Callable[[], bool]
     ) -> Brought:
         files, container = link.runtime.files, task.container_ref
         folder = task.spec.workdir or "/"
-        if not (posixpath.isabs(output.path) or task.spec.workdir):
+        is_job = isinstance(link, ClusterLink)
+        if not posixpath.isabs(output.path) and (is_job or not task.spec.workdir):
             folder = (await self._asked(link, files.folder(container))).strip() or "/"
+            if is_job and folder == "/":
+                return Brought(False, "its command did not start")
         path = within(folder, output.path)
         pieces: tuple[str, ...] = (".",)
         if output.changed:
@@ -167,7 +170,8 @@ class Outputs:
                 if arrival is not None:
                     arrivals.append(arrival)
                 elif not output.changed:  # else somebody has removed it meanwhile
-                    return Brought(False, self.expected.lost(task) or f"no {path} in its container")
+                    words = f"no {path} {f'on {link.node.name}' if is_job else 'in its container'}"
+                    return Brought(False, self.expected.lost(task) or words)
             found = await in_thread(
                 self._arrive, staging / "new", output, path, task.id, self._known(uploads), arrivals
             )
@@ -193,7 +197,7 @@ class Outputs:
 
         return check
 
-    async def _asked(self, link: NodeLink, command: Command) -> str:
+    async def _asked(self, link: TaskLink, command: Command) -> str:
         """What its container answers; raises Unusable when it is gone."""
         result = await link.run(command)
         if not result.ok and link.runtime.files.says_missing(result.err):
@@ -225,7 +229,7 @@ class Outputs:
         return known
 
     async def _fetch(
-        self, link: NodeLink, task: Task, path: str, unpacking: Callable[[bool], Unpacking], check: Check
+        self, link: TaskLink, task: Task, path: str, unpacking: Callable[[bool], Unpacking], check: Check
     ) -> Arrival | None:
         """Unpack a path of its container; None when there is none."""
         try:
@@ -234,7 +238,7 @@ class Outputs:
             return await self._unpacked(link, task, path, unpacking(True), check, packed=True)
 
     async def _unpacked(
-        self, link: NodeLink, task: Task, path: str, unpacking: Unpacking, check: Check, *, packed: bool = False
+        self, link: TaskLink, task: Task, path: str, unpacking: Unpacking, check: Check, *, packed: bool = False
     ) -> Arrival | None:
         runtime, container = link.runtime, task.container_ref
         command = (

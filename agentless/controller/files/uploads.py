@@ -11,29 +11,22 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from agentless.controller.files.packing import packed
-from agentless.controller.nodes.conversation import NoMark, until_mark
+from agentless.controller.files.sending import send, upload_time
+from agentless.controller.nodes.cluster_link import ClusterLink, TaskLink
 from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.state.tasks import Tasks
-from agentless.errors import AgentlessError, ImageMissing, Refused, RuntimeFailed, StateError, Timeout, UsageError
+from agentless.errors import AgentlessError, ImageMissing, Refused, RuntimeFailed, StateError, UsageError
 from agentless.model.files.file_spec import Prepared
 from agentless.model.files.files_image import FilesImage, parse_helpers, parse_listing
 from agentless.model.files.snapshot import Entry
 from agentless.model.images.image import ImageDefaults
-from agentless.model.nodes.cluster import Observation
-from agentless.model.nodes.node import with_node
 from agentless.model.tasks.task import Task
-from agentless.model.text import Excerpt
-from agentless.model.units import format_size, thousands
-from agentless.ports import Clock, Shell
-from agentless.remote.worker import GREETING
+from agentless.ports import Clock
 from agentless.rules.files.container_tree import (
     FileOwner,
     FileTree,
     added,
-    bytes_of,
-    files_of,
     key_of,
     line_of,
     parse_file_owner,
@@ -41,6 +34,7 @@ from agentless.rules.files.container_tree import (
     tree_of,
 )
 from agentless.rules.files.file_options import WORKDIR
+from agentless.rules.files.job_tree import job_tree
 from agentless.rules.tasks.settings import with_settings
 from agentless.stores.files.outputs import OutputStore
 from agentless.stores.files.snapshots import SnapshotStore
@@ -54,11 +48,6 @@ IMAGE_KEPT = 7 * 24 * 3600.0
 HELPER_KEPT = 24 * 3600.0
 """Seconds after which a container that an image was to be made of is none any more that somebody is at work on."""
 TIDY_EVERY = 3600.0
-BEGIN_WITHIN = 60.0
-BEFORE_TASKS = 3.0
-"""Seconds by which uploaded files are older than their upload."""
-TELL_EVERY = 3.0
-"""Seconds between two words about how far an upload is."""
 
 _log = logging.getLogger(__name__)
 
@@ -85,6 +74,7 @@ class Uploads:
         self._outputs = outputs
         self._ready: dict[tuple[object, ...], tuple[float, Prepared]] = {}
         self._locks: defaultdict[tuple[str, str], asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._sending: dict[tuple[object, ...], asyncio.Task[Prepared]] = {}
         self._tidied: dict[str, float] = {}
         self._shrunk = -TIDY_EVERY
         self._chores: set[asyncio.Task[None]] = set()
@@ -95,14 +85,16 @@ class Uploads:
             if self.store.missing(self.store.get(upload.snapshot)):
                 raise Refused(f"the upload of {upload.source} is incomplete; submit again")
 
-    async def prepare(self, link: NodeLink, task: Task, tell: Callable[[str], None]) -> Prepared | None:
-        """Make sure that the node has an image with the files of a task; None for one without files.
+    async def prepare(self, link: TaskLink, task: Task, tell: Callable[[str], None]) -> Prepared | None:
+        """Make sure that a node has an image with the files of a task, a cluster an archive; None for one without.
 
         `tell` is told how far it is. Raises ImageMissing when the task's own image is not there.
         """
         if not task.spec.uploads:
             return None
         about = (link.node.name, task.owner, task.spec.image, task.spec.user, task.spec.workdir, task.spec.uploads)
+        if isinstance(link, ClusterLink):
+            return await self._on_cluster(link, task, about, tell)
         line = line_of(self._tasks.controller, task.owner, task.spec.uploads)
         async with self._locks[link.node.name, line]:
             moment, prepared = self._ready.get(about, (0.0, None))
@@ -114,8 +106,8 @@ class Uploads:
                 self._ready[about] = self._clock.now(), prepared
             return prepared
 
-    def forget(self, link: NodeLink) -> None:
-        """Look again whether this node has the images that it had."""
+    def forget(self, link: TaskLink) -> None:
+        """Look again whether this node or cluster has what it had."""
         self._ready = {about: ready for about, ready in self._ready.items() if about[0] != link.node.name}
 
     def tick(self) -> None:
@@ -131,9 +123,10 @@ class Uploads:
 
     async def close(self) -> None:
         """Leave everything as it is."""
-        for chore in self._chores:
-            chore.cancel()
-        await asyncio.gather(*self._chores, return_exceptions=True)
+        work = [*self._chores, *self._sending.values()]
+        for each in work:
+            each.cancel()
+        await asyncio.gather(*work, return_exceptions=True)
 
     # ------------------------------------------------------------------ preparing
 
@@ -157,6 +150,36 @@ class Uploads:
             await self._make(link, found, mine, tree, facts.id, user, tell)
             await self._remove_old(link, [str(image) for image in mine])
         return Prepared(str(found), workdir)
+
+    async def _on_cluster(
+        self, link: ClusterLink, task: Task, about: tuple[object, ...], tell: Callable[[str], None]
+    ) -> Prepared:
+        """Make sure that a login node has an archive with the files of a task.
+
+        Those that wait for the same go on at the same moment: then they are one array.
+        """
+        moment, prepared = self._ready.get(about, (0.0, None))
+        if prepared is not None and self._clock.now() - moment <= FRESH:
+            return prepared
+        if (sending := self._sending.get(about)) is None:
+            sending = self._sending[about] = asyncio.create_task(self._archived(link, task, about, tell))
+            sending.add_done_callback(lambda _: self._sending.pop(about, None))
+            sending.add_done_callback(lambda done: done.cancelled() or done.exception())  # all may have been stopped
+        return await asyncio.shield(sending)
+
+    async def _archived(
+        self, link: ClusterLink, task: Task, about: tuple[object, ...], tell: Callable[[str], None]
+    ) -> Prepared:
+        try:
+            snapshots = [(upload, self.store.get(upload.snapshot)) for upload in task.spec.uploads]
+            tree, owner, mark = job_tree(snapshots, task.spec.workdir), FileOwner(), secrets.token_hex(16)
+            key = key_of(tree, owner, "")
+            script = link.runtime.keep_files(key, mark)
+            await send(link, script, mark, tree, owner, self.store.content, self._clock.now(), tell)
+        except (Refused, StateError, UsageError) as error:
+            raise RuntimeFailed(str(error)) from None
+        self._ready[about] = self._clock.now(), Prepared(key, "")
+        return Prepared(key, "")
 
     async def _look(self, link: NodeLink, task: Task) -> tuple[ImageDefaults, tuple[FilesImage, ...]]:
         files, image = link.runtime.files, task.spec.image or ""
@@ -207,29 +230,10 @@ class Uploads:
     async def _send(
         self, link: NodeLink, image: FilesImage, way: _Way, owner: FileOwner, tell: Callable[[str], None]
     ) -> None:
-        """Let the node make the image of what is sent to it. Raises RuntimeFailed with what the node said."""
+        """Let the node make the image of what is sent to it; raises RuntimeFailed."""
         mark, tree = secrets.token_hex(16), way.tree
         script = link.runtime.files.make(way.base, image, mark, way.other or "", way.copies)
-        what = f"{thousands(files_of(tree), 'file')}, {format_size(bytes_of(tree))}"
-        where = f"to {link.node.name}"
-        tell(f"uploading {what} {where}")
-        sent, reported_at = 0, asyncio.get_running_loop().time()
-        async with link.session.dialogue(script) as shell:
-            tail = Excerpt()
-            if await _begun(shell, mark, link, tail):
-                stream = packed(tree, owner, self.store.content, upload_time(self._clock.now(), link.observation))
-                while data := await asyncio.to_thread(next, stream, b""):
-                    await shell.write(data if sent else b"\n" + data)
-                    sent += len(data)
-                    if (now := asyncio.get_running_loop().time()) - reported_at > TELL_EVERY:
-                        reported_at = now
-                        tell(f"uploading {what} {where}: {format_size(sent)} sent")
-                await shell.write_eof()
-            while chunk := await shell.read():
-                tail.add(chunk[1])
-            if await shell.wait() != 0:
-                raise RuntimeFailed(with_node(link.node.name, link.runtime.complaint(str(tail))))
-        tell(f"uploaded {what} {where}: {format_size(sent)} sent")
+        await send(link, script, mark, tree, owner, self.store.content, self._clock.now(), tell)
 
     # ------------------------------------------------------------------ tidying
 
@@ -270,28 +274,6 @@ async def _quietly(work: object) -> None:
         await work  # type: ignore[misc]
     except AgentlessError as error:
         _log.info("cleaning up after uploads: %s", error)
-
-
-async def _begun(shell: Shell, mark: str, link: NodeLink, tail: Excerpt) -> bool:
-    """Wait for the mark; False when it never comes, with what was printed instead in `tail`."""
-    flood = f"{link.node.name} sent more than {GREETING >> 20} MiB before it accepted the files; retry"
-    try:
-        async with asyncio.timeout(BEGIN_WITHIN):
-            await until_mark(shell, mark, flood)
-    except TimeoutError:
-        raise Timeout(f"{link.node.name} did not create a container for the files within {BEGIN_WITHIN:g} s") from None
-    except NoMark as end:
-        tail.add(end.out + end.err)
-        return False
-    return True
-
-
-def upload_time(now: float, observation: Observation) -> int:
-    """The time that uploaded files get: by the node's clock, and before anything that a task can write.
-
-    `docker diff` passes over a changed file whose size and second are the same.
-    """
-    return int(now + (observation.engine.clock if observation.engine else 0.0) - BEFORE_TASKS)
 
 
 def _check_seen(tree: FileTree, tops: Iterable[str], what: str) -> None:

@@ -14,7 +14,6 @@ from agentless.controller.files.outputs import Outputs, PutOff
 from agentless.controller.guarded import guarded, guarded_item
 from agentless.controller.in_thread import in_thread
 from agentless.controller.nodes.cluster_link import ClusterLink, TaskLink
-from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.state.event_bus import EventBus, News
 from agentless.controller.state.tasks import Tasks
@@ -133,8 +132,7 @@ class Retention:
         if containers is link.containers and keep is self.keep and now <= due:
             return
         todo = self._chores(link)
-        if isinstance(link, NodeLink):
-            self._bring(link, todo.bring)
+        self._bring(link, todo.bring)
         if name in self._at_work:
             return
         if todo.fetch or todo.remove or todo.reap:
@@ -190,13 +188,13 @@ class Retention:
         if not await self._backoff.run(kind, link.node.name, task, work, FETCH_WITHIN):
             self._backoff.put_off(task.id)
 
-    def _bring(self, link: NodeLink, waiting: Sequence[Task]) -> None:
+    def _bring(self, link: TaskLink, waiting: Sequence[Task]) -> None:
         """Begin to fetch outputs, as far as it is the turn of these tasks."""
         here = self._bringing[link.node.name]
         for task in fetched_now(waiting, here, self._outputs.large):
             here[task.id] = asyncio.create_task(self._bring_one(link, task), name=f"outputs of {task.id}")
 
-    async def _bring_one(self, link: NodeLink, task: Task) -> None:
+    async def _bring_one(self, link: TaskLink, task: Task) -> None:
         here, large = self._bringing[link.node.name], self._outputs.large
 
         def may_be_large() -> bool:

@@ -7,6 +7,7 @@ comment is a signed claim. Script, output and end are in a folder of that name, 
 from __future__ import annotations
 
 import functools
+import posixpath
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -17,13 +18,14 @@ from agentless.engines import launch_script
 from agentless.engines.client_warnings import AsItIs
 from agentless.engines.slurm.checkup import PROGRAMS, WAITS, WITHIN, parse_checkup, parse_trial, trial_options
 from agentless.engines.slurm.container import apptainer_command, apptainer_variables, pyxis_mounts
+from agentless.engines.slurm.files import SlurmFiles
 from agentless.engines.slurm.jobs import ACCOUNTING, FORMAT, MAX_JOBS, Job, parse_jobs
 from agentless.engines.slurm.nodes import NODE_FORMAT, parse_nodes
 from agentless.engines.slurm.options import dependency_options, sbatch_options, srun_options
 from agentless.engines.slurm.reasons import reason_words
 from agentless.engines.slurm.refusals import REFUSALS, UNHEARD
 from agentless.engines.slurm.terminal import SlurmTerminal
-from agentless.errors import NoAnswer, Refused, RuntimeFailed, TooMuch
+from agentless.errors import FilesMissing, NoAnswer, Refused, RuntimeFailed, TooMuch
 from agentless.model.command import Command, Result, Section
 from agentless.model.containers.claim import CONTROLLER, TASK, labels_of
 from agentless.model.containers.container import Container, ContainerState
@@ -39,6 +41,7 @@ from agentless.model.text import printable_lines
 from agentless.model.units import counted
 from agentless.ports import Reading
 from agentless.render import Renderer
+from agentless.rules.files.job_tree import FOLDER, place_in_job
 from agentless.rules.tasks.gangs.launchers import command_on_cluster
 from agentless.rules.tasks.settings import with_settings
 from agentless.rules.workflows.carried import JOBS
@@ -58,8 +61,9 @@ _SUBMITTED = re.compile(r"job ([0-9]{1,10}(?:_[0-9]{1,10})?)")
 _YEAR = 180 * 86400.0
 """Slurm takes a job without a time limit for one of a year, from its start: who waits for it starts no sooner than this
 after it was submitted, unless that job had run for half a year by then."""
-_FULL = 74
-"""The exit code of a launch that found no job of its task and may submit none, as `slurm-launch.sh.j2` has it."""
+_NO_FILES, _FULL = 73, 74
+"""The exit codes of a launch that found no job of its task, and no files for it, or may submit none, as in
+`slurm-launch.sh.j2`."""
 _OUTCOMES: Mapping[str, Outcome] = {
     "TIMEOUT": "timeout", "DEADLINE": "timeout", "CANCELLED": "killed", "PREEMPTED": "preempted",
 }  # fmt: skip
@@ -85,7 +89,7 @@ class Slurm:
     at_once = 32
     of_a_batch = 1000
     program = "sbatch"
-    images = volumes = files = envs = None
+    images = volumes = envs = None
 
     def __init__(self, node: NodeConfig, cluster: SlurmCluster, renderer: Renderer, signer: Signer) -> None:
         self._node = node
@@ -94,6 +98,7 @@ class Slurm:
         self._signer = signer
         # Most jobs are as in the look before.
         self._read = functools.lru_cache(MAX_JOBS)(self._container)
+        self.files = SlurmFiles(self._of)
         self.terminal = SlurmTerminal(self._of, renderer.script)
 
     # ------------------------------------------------------------------ asking
@@ -162,6 +167,18 @@ class Slurm:
     def with_labels(self, job: Container, labels: Mapping[str, str]) -> Container:
         """A job with the labels that its script carries, signed if their signature is."""
         return replace(job, labels=dict(labels), signed=self._signer.has_signed(labels, self._node.name))
+
+    def starts_in(self, task: Task) -> str | None:
+        """The folder in which the command of a task starts, seen from the home folder; None: one in its image."""
+        spec = task.spec
+        place = place_in_job(spec.workdir) if spec.uploads else None
+        if place is not None:
+            return posixpath.join(self._cluster.folder, task.container_name, FOLDER, place)
+        return None if spec.image else spec.workdir or ""
+
+    def keep_files(self, key: str, mark: str) -> Command:
+        """Keep an archive with files for jobs, which comes by stdin once this has said the mark; none if it is there."""
+        return self._command("slurm-files.sh.j2", key=key, mark=mark)
 
     def checkup(self) -> Command:
         """Ask for what `doctor` wants to know."""
@@ -244,6 +261,8 @@ class Slurm:
             raise NoAnswer(f"{self._node.name} did not report the job it submitted")
         if result.exit_code == launch_script.LOCKED:
             raise Refused(f"{self._node.name}: another launch of task {task.id} is under way; retry")
+        if result.exit_code == _NO_FILES:
+            raise FilesMissing(f"{self._node.name} no longer has the files of task {task.id}")
         if result.exit_code == _FULL:
             most = task.spec.terms.max_parallel or 0
             raise Refused(
@@ -299,7 +318,7 @@ class Slurm:
         return self._command(template, job=job, name=name, **values)
 
     def _launch(self, one: Launch) -> list[str]:
-        """The name of a job, its script, the variables of its task, its comment, and the options of `sbatch`."""
+        """The name of a job, its script, the variables of its task, its comment, its files, and the options of `sbatch`."""
         task, placement, spec = one.task, one.placement, one.task.spec
         spec = replace(spec, command=command_on_cluster(spec))
         launch_script.check_secrets_are_there(spec, one.secrets)
@@ -311,6 +330,9 @@ class Slurm:
         nodes = _nodes_of(spec)
         comment = f"agentless {task.id} {claim[CONTROLLER]} {claim[SIGNATURE]}"
         labels = self._signer.sign(labels_of(task, placement, self._signer.controller), self._node.name)
+        files = one.prepared.image if one.prepared else ""
+        place = place_in_job(spec.workdir) if files else None
+        inside = spec if place is None else replace(spec, workdir=None)
         others = {**one.labels}
         workflow = others.pop(JOBS, None)
         job = self._script(
@@ -320,15 +342,18 @@ class Slurm:
             labels=launch_script.packed({**labels, **others}),
             workflow=workflow,
             workdir=spec.workdir if boxed == "none" else None,
-            srun=srun_options(spec, self._cluster),
+            files=files,
+            place=place,
+            binds=bool(files) and boxed == "apptainer",
+            srun=srun_options(inside, self._cluster),
             mounts=pyxis_mounts(spec.mounts) if boxed == "pyxis" else None,
-            command=apptainer_command(spec) if boxed == "apptainer" else spec.command,
+            command=apptainer_command(inside) if boxed == "apptainer" else spec.command,
             secret_env=spec.secret_env,
             nodes=nodes,
         )
         env = apptainer_variables(variables) if boxed == "apptainer" else variables
         exports = self._renderer.script("slurm-variables.sh.j2", env=env, nodes=nodes)
-        return [task.container_name, job, exports, comment, *self._options(one)]
+        return [task.container_name, job, exports, comment, files, *self._options(one)]
 
     def _options(self, one: Launch) -> list[str]:
         return [*sbatch_options(one.task.spec, self._cluster), *dependency_options(one.placement.after)]

@@ -10,7 +10,10 @@ UNFINISHED = ".agentless-"
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """The image with the files of a task, which replaces its own, and the working directory."""
+    """The image with the files of a task, which replaces its own, and the working directory.
+
+    On a cluster `image` is the archive with the files, and the working directory is that of the task.
+    """
 
     image: str
     workdir: str

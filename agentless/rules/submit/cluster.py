@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Container, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -12,7 +13,15 @@ from agentless.model.nodes.slurm import SlurmCluster
 from agentless.model.scheduling.needs import NODE_NAME, is_counted
 from agentless.model.tasks.gang import MultiNode
 from agentless.model.tasks.spec import TaskSpec, on_one_node
+from agentless.rules.files.job_tree import check_job_tree, place_in_job
 from agentless.rules.views.nearest import nearest
+
+_INSTEAD = {
+    "--mount without --image": "a task without an image sees the disks of its node",
+    "artifacts": "write to a shared disk of the cluster, or use --output",
+    "--volume": "write to a shared disk of the cluster",
+}
+"""What to do instead of options that mean nothing there."""
 
 
 def is_place_alone(target: str) -> bool:
@@ -74,13 +83,12 @@ def check_for_cluster(spec: TaskSpec, cluster: str, config: SlurmCluster | None)
         "--container": spec.container is not None,
         "--nodes in a workflow": spec.gang is not None,
         "--launcher mpirun": spec.multinode is not None and spec.multinode.launcher == "mpirun",
-        "--upload": bool(spec.uploads),
         "--on": bool(spec.needs.on),
         "--policy": spec.needs.policy is not None,
         "--shm-size": spec.shm_size is not None,
         "--network": spec.network is not None,
         "a NUMA node": spec.needs.numa is not None,
-        "--output": bool(spec.outputs),
+        "artifacts": spec.job is not None and bool(spec.job.artifacts),
         "--mount without --image": bool(spec.mounts) and spec.image is None,
         "--volume": bool(spec.volumes),
         "--gpu-share": spec.needs.gpu_share > 1,
@@ -91,8 +99,13 @@ def check_for_cluster(spec: TaskSpec, cluster: str, config: SlurmCluster | None)
         "a VPS": spec.traits.comes_back,
     }
     if wrong := next((option for option, given in unsupported.items() if given), None):
-        hint = "; agentless run uses it for the current folder" if wrong == "--upload" else ""
-        raise UsageError(f"{cluster} is a Slurm cluster, where {wrong} cannot be used{hint}; omit it")
+        hint = _INSTEAD.get(wrong, "omit it")
+        raise UsageError(f"{cluster} is a Slurm cluster, where {wrong} cannot be used; {hint}")
+    check_job_tree(spec.uploads, spec.workdir)
+    starts_in_files = bool(spec.uploads) and place_in_job(spec.workdir) is not None
+    for output in spec.outputs:
+        if spec.image is not None and not (starts_in_files or posixpath.isabs(output.path)):
+            raise UsageError(f"--output {output.path}: with --image on {cluster}, use an absolute path on a shared disk")
 
 
 def check_excluded(names: Sequence[str], cluster: str, nodes: Sequence[ClusterNode]) -> None:

@@ -105,24 +105,15 @@ class Launcher:
         """
         link = self._nodes.place(task.node or "")
         if isinstance(link, ClusterLink):
-            return link, await self._try(link, task, None)
+            return link, await self._prepared(link, task)
         try:
             if task.spec.pull == "always" and (held or not task.spec.gang):
                 await self._preparation.pull(link, task, missing=False)
             try:
-                container = await self._try(
-                    link, task, await self._preparation.files(link, task), held=held, created=created
-                )
-            except FilesMissing:
-                self._preparation.forget_files(link)
-                container = await self._try(
-                    link, task, await self._preparation.files(link, task), held=held, created=created
-                )
+                container = await self._prepared(link, task, held=held, created=created)
             except ImageMissing:
                 await self._preparation.provide(link, task)
-                container = await self._try(
-                    link, task, await self._preparation.files(link, task), held=held, created=created
-                )
+                container = await self._prepared(link, task, held=held, created=created)
         except NodeBroken as error:
             link.breakdowns.failed(task, error)
             raise
@@ -223,9 +214,15 @@ class Launcher:
         if task_id in self._tasks.live:
             self._ledger.apply(task_id, event, cause)
 
-    async def _prepared(self, link: NodeLink, task: Task, *, held: bool, created: str) -> str:
-        prepared = await self._preparation.files(link, task)
-        return await self._try(link, task, prepared, held=held, created=created)
+    async def _prepared(self, link: TaskLink, task: Task, *, held: bool = False, created: str = "") -> str:
+        """Launch with its files. They may be gone since they were seen: then they are brought once more."""
+        try:
+            prepared = await self._preparation.files(link, task)
+            return await self._try(link, task, prepared, held=held, created=created)
+        except FilesMissing:
+            self._preparation.forget_files(link)
+            prepared = await self._preparation.files(link, task)
+            return await self._try(link, task, prepared, held=held, created=created)
 
     async def _try(
         self, link: TaskLink, task: Task, prepared: Prepared | None, *, held: bool = False, created: str = ""

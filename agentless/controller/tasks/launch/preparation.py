@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from agentless.controller.envs.moves import Moves
 from agentless.controller.files.artifacts import Artifacts
 from agentless.controller.files.uploads import Uploads
+from agentless.controller.nodes.cluster_link import TaskLink
 from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.state.ledger import Ledger
 from agentless.controller.tasks.carried_workflows import CarriedWorkflows
@@ -49,9 +50,9 @@ class Preparation:
         self._carried = carried
         self._clock = clock
 
-    async def files(self, link: NodeLink, task: Task) -> Prepared | None:
+    async def files(self, link: TaskLink, task: Task) -> Prepared | None:
         """The image with the files of a task, None if it has none. Raises ImageMissing if its own image is missing."""
-        if task.spec.job and self._artifacts.has_source(task):
+        if task.spec.job and isinstance(link, NodeLink) and self._artifacts.has_source(task):
             waiting = self._artifacts.given_to(task, partial(self._tell, task.id))
             given = await self._unless_stopped(task, waiting)
             task = replace(task, spec=replace(task.spec, uploads=(*task.spec.uploads, *given)))
@@ -64,8 +65,8 @@ class Preparation:
         """More labels for its container, if it is launched now."""
         return self._carried.labels(task)
 
-    def forget_files(self, link: NodeLink) -> None:
-        """Check the images with files on this node again before the next launch."""
+    def forget_files(self, link: TaskLink) -> None:
+        """Check the files on this node or cluster again before the next launch."""
         self._uploads.forget(link)
 
     async def provide(self, link: NodeLink, task: Task) -> None:
