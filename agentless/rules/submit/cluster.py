@@ -105,7 +105,9 @@ def check_for_cluster(spec: TaskSpec, cluster: str, config: SlurmCluster | None)
     starts_in_files = bool(spec.uploads) and place_in_job(spec.workdir) is not None
     for output in spec.outputs:
         if spec.image is not None and not (starts_in_files or posixpath.isabs(output.path)):
-            raise UsageError(f"--output {output.path}: with --image on {cluster}, use an absolute path on a shared disk")
+            raise UsageError(
+                f"--output {output.path}: with --image on {cluster}, use an absolute path on a shared disk"
+            )
 
 
 def check_excluded(names: Sequence[str], cluster: str, nodes: Sequence[ClusterNode]) -> None:
