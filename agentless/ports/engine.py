@@ -227,7 +227,7 @@ class ClusterEngine(Engine, Protocol):
         """The folder in which the command of a task starts, seen from the home folder; None: one in its image."""
 
     def keep_files(self, key: str, mark: str) -> Command:
-        """Keep an archive with files for jobs, which comes by stdin once this has said the mark; none if it is there."""
+        """Keep an archive with files for jobs, unless it is there; it comes by stdin once this has said the mark."""
 
     def checkup(self) -> Command:
         """Ask for what `doctor` wants to know."""

@@ -126,14 +126,14 @@ def test_outputs_and_what_a_run_changes_come_back_from_a_cluster(cli: Cli) -> No
     assert found == {"src/a.py", "same", "new/deep/x", "old"}
     assert (here / "work" / "src" / "a.py").read_text() == "two\n"
     (home / "far").mkdir()
-    wanted = ("--output", "sub:got/sub", "--output", f"{home}/far/b:got/b", "--output", "none:got/none")
+    wanted = ("--output", "sub:results/sub", "--output", f"{home}/far/b:results/b", "--output", "none:results/none")
     task = cli.submit(
         "hpc", *wanted, "--workdir", "far", "--", "sh", "-c", "mkdir sub; echo 1 > sub/a; ln -s a sub/l; echo 2 > b"
     )
     cli("wait", task, code=None)
-    assert (here / "got" / "sub" / "a").read_text() == "1\n"
-    assert os.readlink(here / "got" / "sub" / "l") == "a"
-    assert (here / "got" / "b").read_text() == "2\n"
+    assert (here / "results" / "sub" / "a").read_text() == "1\n"
+    assert os.readlink(here / "results" / "sub" / "l") == "a"
+    assert (here / "results" / "b").read_text() == "2\n"
     assert "none on hpc" in cli("show", task).out
     waits = cli.submit("hpc", "--output", "sub:never", "--in", "1h", "--", "true")
     cli("stop", waits)

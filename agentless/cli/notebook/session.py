@@ -178,7 +178,9 @@ def no_jupyter(task: dict[str, Any], *, has_pip: bool) -> str:
             f"env {name} has no Jupyter; to install it, run: agentless env exec {name} -- pip install jupyterlab; "
             f"agentless env save {name}"
         )
-    base = task["image"] if has_pip and task["image"] else "python:3.12-slim"
+    if not task["image"]:
+        return f"{task['node']} has no Jupyter for tasks without an image; install it there, so that PATH has it"
+    base = task["image"] if has_pip else "python:3.12-slim"
     return (
         f"image {task['image']} has no Jupyter; to make an env that has it, run: agentless env create jupyter --from "
         f"{base}; agentless env exec jupyter -- pip install jupyterlab; agentless env save jupyter; "

@@ -177,7 +177,7 @@ class Slurm:
         return None if spec.image else spec.workdir or ""
 
     def keep_files(self, key: str, mark: str) -> Command:
-        """Keep an archive with files for jobs, which comes by stdin once this has said the mark; none if it is there."""
+        """Keep an archive with files for jobs, unless it is there; it comes by stdin once this has said the mark."""
         return self._command("slurm-files.sh.j2", key=key, mark=mark)
 
     def checkup(self) -> Command:
@@ -318,7 +318,7 @@ class Slurm:
         return self._command(template, job=job, name=name, **values)
 
     def _launch(self, one: Launch) -> list[str]:
-        """The name of a job, its script, the variables of its task, its comment, its files, and the options of `sbatch`."""
+        """The name of a job, its script, the variables of its task, its comment, its files, the options of `sbatch`."""
         task, placement, spec = one.task, one.placement, one.task.spec
         spec = replace(spec, command=command_on_cluster(spec))
         launch_script.check_secrets_are_there(spec, one.secrets)

@@ -17,6 +17,7 @@ from agentless.rules.files.job_tree import check_job_tree, place_in_job
 from agentless.rules.views.nearest import nearest
 
 _INSTEAD = {
+    "--container": "use --image",
     "--mount without --image": "a task without an image sees the disks of its node",
     "artifacts": "write to a shared disk of the cluster, or use --output",
     "--volume": "write to a shared disk of the cluster",
@@ -102,12 +103,8 @@ def check_for_cluster(spec: TaskSpec, cluster: str, config: SlurmCluster | None)
         hint = _INSTEAD.get(wrong, "omit it")
         raise UsageError(f"{cluster} is a Slurm cluster, where {wrong} cannot be used; {hint}")
     check_job_tree(spec.uploads, spec.workdir)
-    starts_in_files = bool(spec.uploads) and place_in_job(spec.workdir) is not None
-    for output in spec.outputs:
-        if spec.image is not None and not (starts_in_files or posixpath.isabs(output.path)):
-            raise UsageError(
-                f"--output {output.path}: with --image on {cluster}, use an absolute path on a shared disk"
-            )
+    if spec.image is not None and not (spec.uploads and place_in_job(spec.workdir)):
+        _check_outputs(spec, cluster)
 
 
 def check_excluded(names: Sequence[str], cluster: str, nodes: Sequence[ClusterNode]) -> None:
@@ -147,3 +144,9 @@ def _check_image(spec: TaskSpec, cluster: str, config: SlurmCluster) -> None:
         )
     if odd := next((mount for mount in spec.mounts if "," in str(mount)), None):
         raise UsageError(f"--mount {odd}: {config.container} takes no path with a comma; use another one")
+
+
+def _check_outputs(spec: TaskSpec, cluster: str) -> None:
+    """Check outputs of a task that starts in its image, of which nothing is left."""
+    if inside := next((each.path for each in spec.outputs if not posixpath.isabs(each.path)), None):
+        raise UsageError(f"--output {inside}: with --image on {cluster}, use an absolute path on a shared disk")

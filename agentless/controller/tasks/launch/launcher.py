@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Any
 
 from agentless.controller.nodes.cluster_link import ClusterLink, TaskLink
-from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.nodes.reconciler import Reconciler
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.state.event_bus import EventBus, LaunchWanted
