@@ -284,7 +284,7 @@ class Controller:
         self.kept_logs = KeptLogs(nodes, lookup, logs, LogIndexes(logs))
         self._build_vps()
         self._build_workflows()
-        self.deadlines = Deadlines(ledger, self.stops, bus, clock)
+        self.deadlines = Deadlines(nodes, ledger, self.stops, bus, clock)
         self.preemption = Preemption(nodes, ledger, self.stops, bus, clock)
         self.retention = Retention(nodes, tasks, logs, self.outputs, bus, clock)
 

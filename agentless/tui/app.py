@@ -506,7 +506,15 @@ class Dashboard(App[None]):
         if undo is None:
             self._say("Nothing to undo: only drain, resume, pause and the place in the queue can be undone", "warning")
         else:
-            self.do(lambda: in_app(self, self._say, f"Undone: {undo(self.client)}"))
+            self.do(partial(self._take_back, undo))
+
+    def _take_back(self, undo: Callable[[Client], str]) -> None:
+        try:
+            words = undo(self.client)
+        except Exception:
+            self._undo = undo  # it was refused, and can be tried again
+            raise
+        in_app(self, self._say, f"Undone: {words}")
 
     def _offer(self) -> None:
         """Update the line of keys if other actions apply now."""

@@ -159,7 +159,8 @@ async def test_a_gpu_that_a_stranger_has_beside_a_task_is_not_promised_for_the_e
         task = (await submit(controller, "n2::0")).task.id
         await until(lambda: controller.queue.plan.promises.get(task))
         found = controller.queue.explain(controller.lookup.find(task))
-        assert (found.expected_start, found.remedies) == (None, {})
+        help_ = f"when task {start.task.id} of {start.task.owner} ends and the foreign process on GPU 0 of n2 ends"
+        assert (found.expected_start, found.remedies) == (None, {"n2": (help_,)})
         assert f"held by task {start.task.id} of" in found.obstacles[0].text
 
 

@@ -89,6 +89,33 @@ def test_memory_is_a_type_that_names_it(target: str, types: tuple[str, ...], exp
 
 
 @pytest.mark.parametrize(
+    ("wanted", "types", "expected"),
+    [
+        ("H100", ("a100", "h100_80gb"), "h100_80gb"),
+        ("a100", ("A100", "a100_80gb"), "A100"),
+        ("H*", ("a100", "h100_80gb"), "h100_80gb"),
+        ("A100", ("",), "a100"),
+        ("A100", (), "a100"),
+    ],
+)
+def test_a_type_is_the_only_one_there_that_it_can_mean(wanted: str, types: tuple[str, ...], expected: str) -> None:
+    asked = TaskSpec(("true",), needs=parse_target(f"hpc 1x{wanted}"))
+    assert with_type(asked, "hpc", nodes(*types)).needs.gpu_types == (expected,)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "words"),
+    [
+        ("B200", "B200: no type of hpc matches; use hpc 1xa100_40gb; types there: a100_40gb, a100_80gb"),
+        ("A100", "A100: several types of hpc match; use hpc 1xa100_40gb; types there: a100_40gb, a100_80gb"),
+    ],
+)
+def test_a_type_that_is_none_there_is_refused_with_those_that_are(wanted: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        with_type(TaskSpec(("true",), needs=parse_target(f"hpc 1x{wanted}")), "hpc", nodes("a100_40gb", "a100_80gb"))
+
+
+@pytest.mark.parametrize(
     ("target", "types", "words"),
     [
         ("2x:40G", ("a100_40gb", "a100_80gb"), "several types have that; use hpc 2xa100_40gb; types there: a100_40gb"),

@@ -7,11 +7,13 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 
 import pytest
+from textual.widgets import Input
 
 from agentless.errors import ControllerError
 from agentless.model.text import printable
 from agentless.tui.screens.details.batch import BatchScreen
 from agentless.tui.screens.details.task import TaskDetails
+from agentless.tui.screens.logs.screen import LogScreen
 from agentless.tui.screens.reports.timeline import Axis
 from tests.fleet.eyes import Eyes
 from tests.pure.test_dashboard_views import RECORDED, RUNS, WAITS, alone, over, tasks  # noqa: F401 - for all
@@ -75,6 +77,8 @@ async def test_a_task_is_shown_in_tabs(monkeypatch):
         assert len(script) > 2
         await eyes.press("tab")
         await eyes.see("Last output")
+        await eyes.press("slash", "T")
+        await eyes.see(lambda: isinstance(eyes.app.screen, LogScreen) and eyes.app.screen.query_one(Input).value == "T")
 
 
 async def test_why_a_task_waits_is_a_tab_as_long_as_it_does():

@@ -18,7 +18,7 @@ async def test_a_look_that_is_held_up_does_not_make_what_is_due_next_wait(monkey
         waits.append(seconds)
         await sleep(0)
 
-    timer = Deadlines(SimpleNamespace(tasks=None), None, EventBus(), None)
+    timer = Deadlines(None, SimpleNamespace(tasks=None), None, EventBus(), None)
     monkeypatch.setattr(timer, "tick", lambda: time.sleep(0.2) or 0.0)
     monkeypatch.setattr(asyncio, "sleep", noted)
     timer.start()

@@ -57,6 +57,7 @@ def test_a_cluster_that_is_well_says_what_was_seen() -> None:
     [
         ("user ann", "lacks srun", MINE, "commands", "not on the PATH of the login: srun"),
         ("head is UP", "head is DOWN", MINE, "slurmctld", "Slurmctld(primary) at head is DOWN"),
+        ("Slurmctld(primary) at head is UP", "", MINE, "slurmctld", "scontrol ping gave no answer"),
         ("", "", SlurmCluster("big"), "partition", "no partition big (there: cpu, gpu)"),
         ("gpu*", "gpu", SlurmCluster(), "partition", "Slurm has no default partition"),
         ("gpu* up", "gpu* drain", MINE, "partition", "partition gpu is drain"),

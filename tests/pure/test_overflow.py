@@ -99,7 +99,7 @@ def test_who_comes_later_does_not_go_along_if_the_place_of_the_first_is_soon_eno
         ({"volumes": ("v",)}, "--volume cannot be used"),
         ({"container": "torch:1"}, "--container cannot be used"),
         ({"needs": {"on": {"rack": "a"}}}, "--on cannot be used"),
-        ({"needs": {"gpu_types": ("H100",)}}, "no node of hpc that is up has 1 H100 GPU"),
+        ({"needs": {"gpu_types": ("H100",)}}, "H100: no type of hpc matches; use hpc 1xa100"),
         ({"needs": {"gpus": 5}}, "no node of hpc that is up has 5 GPUs"),
         ({"needs": {"nodes": ("node1",)}}, "the task names its node, node1; omit that, or --overflow"),
         ({"mounts": (Mount("/a,b", "/a"),)}, "a comma"),

@@ -392,3 +392,17 @@ def test_a_job_that_slurm_preempts_is_tried_again_if_its_task_agreed_to_that(
     for event in reconcile(before, job, NOW):
         after = apply(after, event, NOW)
     assert (after.state, bool(another_try(before, after, NOW))) == (ends, again)
+
+
+@pytest.mark.parametrize(("stop", "how", "after"), [(None, "killed", None), ("stop", "cancelled", "stop")])
+def test_a_job_that_is_in_the_queue_again_after_its_end_is_submitted_and_stopped_once_more_if_it_was(
+    stop: Any, how: str, after: str | None
+) -> None:
+    """Slurm may forget, in a crash, that a job was cancelled."""
+    waiting = replace(task(state="submitted", stop=stop), signed=True)
+    (gone,) = reconcile(waiting, None, NOW)
+    ended = apply(waiting, gone, NOW)
+    assert ended.state == how
+    (again,) = reconcile(ended, container(ended, "queued", signed=True), NOW)
+    found = apply(ended, again, NOW)
+    assert (found.state, found.stop) == ("submitted", after)

@@ -238,7 +238,7 @@ def test_a_look_that_began_before_a_job_was_submitted_does_not_miss_it() -> None
 
 
 def test_a_gang_on_a_cluster_is_one_task_and_one_job() -> None:
-    gang = on_targets(replace(TASK.spec, needs=Needs(), gang=Gang(3, launcher="torchrun")), ["hpc 2xA100"])
+    gang = on_targets(replace(TASK.spec, needs=Needs(), gang=Gang(3, launcher="torchrun")), ["hpc 2xa100"])
     (whole,) = jobs_of(gang, {"hpc"})
     assert (whole.gang, whole.multinode, whole.gpus_of_job) == (None, MultiNode(3, "torchrun"), 6)
     assert jobs_of(gang, ()) == gang

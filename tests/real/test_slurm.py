@@ -168,6 +168,29 @@ def test_slurm_keeps_a_task_until_its_start_time(cli: Cli, slurm: Slurm) -> None
     assert end(cli, soon)[0] == "completed"
 
 
+def test_a_job_that_an_answer_lacks_is_not_gone_and_an_element_that_is_cancelled_leaves_no_secret(
+    cli: Cli, slurm: Slurm
+) -> None:
+    login = cli.lab.nodes["login"]
+    folder, program = login.dir / "home" / ".agentless" / "slurm", login.dir / "bin" / "squeue"
+    holder = running(cli, "4x", "--", "sleep", "300")
+    words = ("--secret-env", "TOKEN", "hpc", "4x", "--", "true", "span:{1..3}")
+    batch = cli("submit", *words, TOKEN="secret").out.split()[0]
+    tasks = [each for each in cli.get("/v1/tasks") if each["batch"] == batch]
+    until(lambda: {state(cli, each["id"]) for each in tasks} == {"submitted"})
+    (login.dir / "lacking").touch()
+    real = program.read_text()
+    program.write_text(f"#!/bin/sh\necho asked >> {login.dir}/lacking\n")
+    until(lambda: (login.dir / "lacking").read_text().count("asked") > 2)
+    assert {state(cli, each["id"]) for each in [*tasks, cli.task(holder)]} == {"submitted", "running"}
+    program.write_text(real)
+    slurm.run("scancel", tasks[1]["container"].partition(":")[0])
+    until(lambda: state(cli, tasks[1]["id"]) == "killed")
+    left = [(folder / f"agentless-{each['id']}" / "secrets").exists() for each in tasks]
+    assert left == [True, False, True]
+    cli("kill", *(each["id"] for each in tasks if each is not tasks[1]), holder)
+
+
 def test_what_no_node_of_the_cluster_has_is_refused_and_leaves_no_job(cli: Cli) -> None:
     refused = cli("submit", "hpc", "16x", "--", "true", code=1)
     assert "hpc: Requested node configuration is not available" in refused.err

@@ -35,6 +35,8 @@ NODES_EVERY = 30.0
 """Seconds between two looks at its compute nodes."""
 RESTS = 10.0
 """How many times as long as a look took it is left alone: a cluster is asked by many."""
+MOST_REST = 60.0
+"""Seconds that it is left alone at most: a look that took long may have met a daemon that hung just then."""
 SILENT_EVERY = 10.0
 """Seconds between two looks at one whose Slurm does not answer."""
 LOOK_WITHIN = 60.0
@@ -155,13 +157,15 @@ class ClusterLink(Link):
         await self.refresh()
 
     async def _attend(self) -> None:
-        time, rest, hurried, nodes_at = asyncio.get_running_loop().time, 0.0, 0.0, float("-inf")
+        time, rest, hurried = asyncio.get_running_loop().time, 0.0, 0.0
+        nodes_at = busy_at = float("-inf")
         while True:
             if time() - nodes_at > NODES_EVERY:
                 with contextlib.suppress(RuntimeFailed, Timeout, TooMuch):  # its jobs matter more
                     await self.nodes()
                 nodes_at = time()
-            every = LOOK_EVERY if any(job.live for job in self.containers) else IDLE_EVERY
+            busy_at = time() if any(job.live for job in self.containers) else busy_at
+            every = LOOK_EVERY if time() - busy_at < IDLE_EVERY else IDLE_EVERY  # an empty answer may be wrong
             every = every if self.silence is None else SILENT_EVERY
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(max(every, rest)):
@@ -174,7 +178,7 @@ class ClusterLink(Link):
             began = time()
             await self.refresh()
             # How long Slurm did not answer is no measure of its load.
-            rest = RESTS * (time() - began) if self.silence is None else SILENT_EVERY
+            rest = min(RESTS * (time() - began), MOST_REST) if self.silence is None else SILENT_EVERY
 
 
 TaskLink = NodeLink | ClusterLink

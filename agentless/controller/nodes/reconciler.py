@@ -11,6 +11,7 @@ from agentless.controller.state.ledger import Ledger
 from agentless.errors import StateError
 from agentless.model.containers.claim import Claim, claim_of, task_of
 from agentless.model.containers.container import Container
+from agentless.model.containers.job_id import job_number
 from agentless.model.nodes.node_record import NodeRecord
 from agentless.model.nodes.sighting import Sighting
 from agentless.model.tasks.task import Assigning, Lost, Running, Submitted, Task
@@ -24,6 +25,9 @@ from agentless.rules.tasks.reconcile import container_of, reconcile
 LOST_AFTER = 60.0
 """Seconds without an answer after which the tasks of a node are `lost`: not known to run, not known to have ended."""
 
+GONE_AFTER = 10.0
+"""Seconds for which a job is missing before it is gone: a `squeue` in trouble, or a wrapper of it, may list nothing."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -36,6 +40,7 @@ class Reconciler:
         self._tasks = ledger.tasks
         self._bus = bus
         self._clock = clock
+        self._missed: dict[str, float] = {}  # since when jobs are missing
         self._behind = False  # something that a node has said could not be written
         bus.subscribe(ContainersSeen, self._seen)
 
@@ -77,6 +82,8 @@ class Reconciler:
                     unseen = (sighting.blind and task.spec.on_node_itself) or _is_another(task, sighting)
                     if _is_before_its_start(task, container, sighting):
                         continue
+                    if self._is_missed_only_once(task, container):
+                        continue
                     if container is not None or not (unseen or _is_newer(task, sighting)):
                         with guarded_item(f"task {task.id}"):
                             self._reconcile(task, container, seen)
@@ -86,6 +93,14 @@ class Reconciler:
         except StateError as error:
             _log.warning("%s: %s", node, error)
             self._behind = True
+
+    def _is_missed_only_once(self, task: Task, container: Container | None) -> bool:
+        """Whether the job of a task is missing in the answers of its cluster, and has not been for long."""
+        if container is not None or task.stop or not job_number(task.container):
+            self._missed.pop(task.id, None)
+            return False
+        now = self._clock.now()
+        return 0 <= now - self._missed.setdefault(task.id, now) < GONE_AFTER
 
     def _adopt_or_revive(self, node: str, container: Container) -> None:
         claim, tasks = claim_of(container), self._tasks

@@ -12,12 +12,14 @@ from agentless.model.nodes.cluster import Cluster
 from agentless.model.scheduling.overflow import Overflow
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.task import Task
+from agentless.model.tasks.task_event import HandedOver
 from agentless.ports import Clock
 from agentless.rules.explain.obstacles import never
 from agentless.rules.scheduling.overflow import KnownCluster, going, overflow_words, takers
 from agentless.rules.scheduling.shape import shape_of
 from agentless.rules.scheduling.timeline.promise import Promise
 from agentless.rules.submit.cluster import check_for_overflow
+from agentless.rules.submit.cluster_gpus import with_type
 
 
 class Overflows:
@@ -50,8 +52,8 @@ class Overflows:
         """Whether a task can wait for a cluster, even if no node can run it."""
         return bool(takers(spec, self._clusters(spec)))
 
-    def going(self, queue: Sequence[Task], promises: Mapping[str, Promise | None]) -> dict[str, str]:
-        """The tasks of a sorted queue that go to a cluster now, by id, with its name."""
+    def going(self, queue: Sequence[Task], promises: Mapping[str, Promise | None]) -> dict[str, HandedOver]:
+        """The tasks of a sorted queue that go to a cluster now, by id."""
         if not self._nodes.clusters or not all(link.answered.is_set() for link in self._nodes.links.values()):
             return {}
         seen, places, hopeless = list[Cluster](), dict[object, str | None](), dict[object, bool]()
@@ -72,7 +74,11 @@ class Overflows:
             return hopeless[key]
 
         queue = [task for task in queue if self._names(task.spec)]
-        return going(queue, promises, self._clock.now(), self._usual.after, to, is_hopeless)
+        found, specs = going(queue, promises, self._clock.now(), self._usual.after, to, is_hopeless), {}
+        for task in queue:
+            if cluster := found.get(task.id):
+                specs[task.id] = with_type(task.spec, cluster, self._nodes.clusters[cluster].inside)
+        return {task: HandedOver(found[task], spec.needs.gpu_types) for task, spec in specs.items()}
 
     def words(self, task: Task, promise: Promise | None) -> str:
         """Whether a waiting task goes to a cluster and when, in words; empty if it is for nodes only."""

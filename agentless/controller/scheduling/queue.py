@@ -35,6 +35,7 @@ from agentless.rules.scheduling.plan import PROMISES, Outlook, Plan, plan
 from agentless.rules.scheduling.prerequisites import foreseeable
 from agentless.rules.scheduling.search import Cost
 from agentless.rules.scheduling.timeline.promise import Promise
+from agentless.rules.submit.cluster_gpus import lacks
 from agentless.rules.tasks.awaited_jobs import jobs_awaited
 from agentless.rules.tasks.dependencies import first_event
 from agentless.rules.tasks.gangs.gangs import (
@@ -247,6 +248,8 @@ class Queue:
         if away := self._nodes.cluster_of(spec.needs):
             job = f"{spec.needs} on {spec.multinode.size} nodes" if spec.multinode else str(spec.needs)
             words = f"{job} would be a job of {away.node.name}, which decides when it starts{room(away.inside)}"
+            if missing := lacks(spec.needs, away.node.name, away.inside):
+                words = f"{job} would be refused: {missing}"
             words = unreachable(away.node.name, away.silence) if away.silence else words
             return ExplainView("", words, None, (), {})
         now, cluster = self._clock.now(), self._nodes.cluster()

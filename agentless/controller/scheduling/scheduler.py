@@ -18,7 +18,7 @@ from agentless.controller.state.lookup import Lookup
 from agentless.errors import AgentlessError, Refused, StateError, UsageError
 from agentless.model.caller import Caller
 from agentless.model.tasks.task import Pending, Placement, Task
-from agentless.model.tasks.task_event import Assigned, HandedOver, Moved, Preempts
+from agentless.model.tasks.task_event import Assigned, Moved, Preempts
 from agentless.rules.explain.preemption import preempting
 from agentless.rules.scheduling.rank import ranks_after_move
 from agentless.rules.tasks.gangs.gangs import members_together
@@ -134,9 +134,7 @@ class Scheduler:
             )
         # What it changes wakes the next look, where these tasks are launched as any that has a cluster as its target.
         if going := self._overflows.going(self._queue.waiting(), self._queue.plan.promises):
-            self._ledger.apply_all(
-                {task: (HandedOver(to), "no node can start it in time") for task, to in going.items()}
-            )
+            self._ledger.apply_all({task: (event, "no node can start it in time") for task, event in going.items()})
 
     def _assign(self, starts: Mapping[str, Placement], cause: str) -> None:
         """Assign tasks to their places in one write; their launches count as in progress from here on."""

@@ -9,9 +9,11 @@ from collections.abc import Coroutine
 from typing import Any
 
 from agentless.controller.guarded import guarded, guarded_item
+from agentless.controller.nodes.registry import Nodes
 from agentless.controller.state.event_bus import EventBus
 from agentless.controller.state.ledger import Ledger
 from agentless.controller.tasks.stops import Stops
+from agentless.model.tasks.task import Submitted, Task
 from agentless.model.tasks.task_event import StopAsked
 from agentless.ports import Clock
 from agentless.rules.tasks.due import due
@@ -23,7 +25,8 @@ AT_LEAST_EVERY = 5.0
 class Deadlines:
     """Applies what is due, and carries out pending stops."""
 
-    def __init__(self, ledger: Ledger, stops: Stops, bus: EventBus, clock: Clock) -> None:
+    def __init__(self, nodes: Nodes, ledger: Ledger, stops: Stops, bus: EventBus, clock: Clock) -> None:
+        self._nodes = nodes
         self._ledger = ledger
         self._tasks = ledger.tasks
         self._stops = stops
@@ -51,7 +54,7 @@ class Deadlines:
         wait = min([wait, *(coming.at - now for _, coming in found if coming.at > now)])
         with guarded("due limits and start times"):
             for task_id, coming in found:
-                if coming.at <= now:
+                if coming.at <= now and self._is_known(self._tasks.live[task_id], coming.at):
                     with guarded_item(f"task {task_id}: due limit or start time"):
                         self._ledger.apply(task_id, coming.event, coming.cause)
                         if isinstance(coming.event, StopAsked):
@@ -64,6 +67,11 @@ class Deadlines:
         return wait
 
     # ------------------------------------------------------------------ inside
+
+    def _is_known(self, task: Task, at: float) -> bool:
+        """Whether a task that was in the queue of its cluster is known to have been there at this time."""
+        link = self._nodes.clusters.get(task.node or "")
+        return not (link and isinstance(task.status, Submitted)) or (link.known_until or 0.0) >= at
 
     async def _keep_time(self) -> None:
         with self._bus.waking() as news:

@@ -53,4 +53,4 @@ def srun_options(spec: TaskSpec, cluster: SlurmCluster) -> list[str]:
 
 
 def _gres(gpus: int, types: tuple[str, ...]) -> str:
-    return f"gpu:{types[0].lower()}:{gpus}" if types else f"gpu:{gpus}"
+    return f"gpu:{types[0]}:{gpus}" if types else f"gpu:{gpus}"

@@ -172,9 +172,14 @@ class TaskSpec:
             return replace(self, needs=replace(needs, nodes=others))
         return replace(self, needs=replace(needs, exclude=tuple(dict.fromkeys((*needs.exclude, node)))))
 
-    def on_cluster(self, cluster: str) -> TaskSpec:
-        """The same spec as a job of this cluster. What only chooses among nodes is left out, and so is NULL."""
+    def on_cluster(self, cluster: str, gpu_types: tuple[str, ...] = ()) -> TaskSpec:
+        """The same spec as a job of this cluster. What only chooses among nodes is left out, and so is NULL.
+
+        `gpu_types` are those there that it means.
+        """
         needs = replace(self.needs, nodes=(cluster,), exclude=(), policy=None)
+        if gpu_types:
+            needs = replace(needs, gpu_types=gpu_types, gpu_memory=None)
         return replace(self, needs=needs, container=None if self.on_node_itself else self.container)
 
     @property

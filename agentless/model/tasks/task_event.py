@@ -95,9 +95,10 @@ class PlaceLost:
 
 @dataclass(frozen=True, slots=True)
 class HandedOver:
-    """It does not wait for nodes any more: it becomes a job of this cluster."""
+    """It does not wait for nodes any more: it becomes a job of this cluster, with GPUs of what are its types."""
 
     cluster: str
+    gpu_types: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

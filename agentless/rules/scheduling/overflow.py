@@ -14,13 +14,12 @@ from agentless.errors import UsageError
 from agentless.model.nodes.cluster_node import ClusterNode
 from agentless.model.nodes.node import unreachable
 from agentless.model.nodes.slurm import SlurmCluster
-from agentless.model.scheduling.needs import Needs
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.task import Task
-from agentless.model.units import counted, format_duration
+from agentless.model.units import format_duration
 from agentless.rules.scheduling.timeline.promise import Promise
 from agentless.rules.submit.cluster import check_for_overflow
-from agentless.rules.submit.cluster_gpus import with_type
+from agentless.rules.submit.cluster_gpus import lacks, with_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +39,7 @@ class KnownCluster:
                 spec = with_type(spec, self.name, self.nodes)
         except UsageError as error:
             return str(error)
-        if self.nodes is not None and not any(_has(node, spec.needs) for node in self.nodes):
-            kind = f"{spec.needs.gpu_types[0]} " if spec.needs.gpu_types else ""
-            return f"no node of {self.name} that is up has {counted(spec.needs.gpus, f'{kind}GPU')}"
-        return ""
+        return lacks(spec.needs, self.name, self.nodes or ())
 
     @property
     def unknown(self) -> str:
@@ -125,13 +121,6 @@ def overflow_words(
         left = format_duration(deadline(task, after) - now)
         return f"goes to {first.name} in {left} if it has not started by then"
     return f"goes to {first.name} " + (f"as soon as possible: {first.unknown}" if first.unknown else "now")
-
-
-def _has(node: ClusterNode, needs: Needs) -> bool:
-    wanted = needs.gpu_types[0].lower() if needs.gpu_types else None
-    return not node.is_out and needs.gpus <= sum(
-        count for kind, count in node.gpus if wanted is None or kind.lower() == wanted
-    )
 
 
 def _is_like(task: Task, other: Task) -> bool:

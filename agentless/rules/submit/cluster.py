@@ -125,7 +125,7 @@ def check_for_overflow(spec: TaskSpec, cluster: str, config: SlurmCluster | None
     stays = {
         "--nodes": spec.gang is not None,
         "--max-parallel": spec.terms.max_parallel is not None,
-        "--no-queue and --wait-for": spec.terms.wait_for is not None,
+        "--no-queue" if spec.terms.wait_for == 0 else "--wait-for": spec.terms.wait_for is not None,
     }
     if option := next((option for option, given in stays.items() if given), None):
         raise UsageError(f"a task with {option} stays on nodes; omit that, or --overflow")

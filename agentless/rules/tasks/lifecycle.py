@@ -71,8 +71,10 @@ def apply(task: Task, event: TaskEvent, now: float) -> Task:
             return task.afresh(Assigning(placement, now))
         case Assigning(), NotStarted(was=was, reason=reason) if task.spec.traits.comes_back:
             return task.afresh(replace(was, reason=reason))
-        case Ended(placement=Placement() as placement, container=str()), JobQueued() as event:
-            return task.afresh(Submitted(placement, event.container, now, event.reason, event.expected))
+        case Ended(placement=Placement() as placement) as ended, JobQueued() as event:
+            again = Submitted(placement, event.container, now, event.reason, event.expected)
+            # One that was stopped before it began, and is in the queue all the same, is stopped once more.
+            return replace(task, status=again) if task.stop and ended.state == "cancelled" else task.afresh(again)
         case Ended(), _:
             raise IllegalMove(f"task {task.id} has ended ({task.state})")
         case status, StopAsked(how=how) if isinstance(status, Waiting) and how != "preempt":
@@ -98,8 +100,8 @@ def apply(task: Task, event: TaskEvent, now: float) -> Task:
             return replace(task, status=replace(status, place=place), victims=place.victims)
         case Pending(place=KeptPlace()) as status, PlaceLost(reason=reason):
             return replace(task, status=replace(status, place=None, reason=reason))
-        case Pending(place=None), HandedOver(cluster=cluster) if not task.spec.needs.nodes:
-            return replace(task, spec=task.spec.on_cluster(cluster), status=Pending(), rank=None)
+        case Pending(place=None), HandedOver(cluster, gpu_types) if not task.spec.needs.nodes:
+            return replace(task, spec=task.spec.on_cluster(cluster, gpu_types), status=Pending(), rank=None)
         case ((Blocked() | Pending()), GaveUp(reason=reason)):
             return replace(task, status=Ended("cancelled", now, reason=reason))
         case ((Assigning() | Lost(container=None)), Unplaced(reason, at_once, unfit)) if not task.stop:
@@ -136,7 +138,9 @@ def apply(task: Task, event: TaskEvent, now: float) -> Task:
             return replace(task, status=_again(task, status.placement, status.container, event, now))
         case (Assigning() | Submitted() | Lost(container=None)) as status, LaunchFailed(reason, then):
             outcome: Outcome = "cancelled" if task.stop else then
-            return replace(task, status=Ended(outcome, now, reason=reason, placement=status.placement))
+            return replace(
+                task, status=Ended(outcome, now, reason=reason, placement=status.placement, container=task.container)
+            )
         case ((Running() | Paused()), Resized(cores=cores, memory=memory)):
             return replace(task, spec=replace(task.spec, cores=cores, memory=memory))
         case _, TermsChanged(terms=terms):

@@ -91,7 +91,9 @@ def _commands(node: NodeConfig, said: SlurmCheckup) -> Check:
 
 def _daemon(said: SlurmCheckup) -> Check:
     up = [line for line in said.ping if " is UP" in line]
-    down = [line for line in said.ping if " is DOWN" in line] or ([] if up else [*said.ping[-1:]])
+    down = [line for line in said.ping if " is DOWN" in line] or (
+        [] if up else [line for line in said.ping if line][-1:]
+    )
     if not up:
         wrong = down[-1] if down else "scontrol ping gave no answer"
         why = "Nothing is submitted, and no job starts."

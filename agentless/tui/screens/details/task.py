@@ -45,6 +45,7 @@ from agentless.tui.data.log_source import last_of
 from agentless.tui.screens.details.base import Details
 from agentless.tui.screens.details.curves import TaskCurves
 from agentless.tui.screens.details.parts import Part, colour_of, explained, labelled, meter
+from agentless.tui.screens.logs.screen import LogScreen
 from agentless.tui.widgets import look
 from agentless.tui.widgets.ending import EndingScroll
 from agentless.tui.widgets.footer import KeyLine
@@ -73,6 +74,7 @@ class TaskDetails(Details):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         *(Binding(str(at), f"nth({at})", show=False) for at in range(1, 8)),
+        Binding("slash", "search", show=False, tooltip="search its log"),
     ]
     CSS = """
     TaskDetails > #title { height: auto; max-height: 2; padding: 0 1; }
@@ -131,6 +133,10 @@ class TaskDetails(Details):
         """Show a tab by its number."""
         if number <= len(self._tabs.titles):
             self._tabs.action_show(list(self._tabs.titles)[number - 1])
+
+    def action_search(self) -> None:
+        """Search its log: what is typed next must not be taken for the keys of actions."""
+        self.app.push_screen(LogScreen(self.cluster, self.about_task, self.app.client, search=True))  # type: ignore[attr-defined]
 
     def on_tabs_shown(self) -> None:
         """Show what is known of it, and ask for the rest."""

@@ -44,8 +44,9 @@ class LogScreen(Screen[None]):
     LogScreen > Input.-open { display: block; }
     """
 
-    def __init__(self, cluster: ClusterState, task: Row, client: Client) -> None:
+    def __init__(self, cluster: ClusterState, task: Row, client: Client, *, search: bool = False) -> None:
         super().__init__()
+        self._search_first = search
         self._cluster, self._client = cluster, client
         self._panes = [LogPane(cluster, task, client)]
         self._pane = self._panes[0]
@@ -68,6 +69,8 @@ class LogScreen(Screen[None]):
 
     def on_mount(self) -> None:
         self.set_focus(self._pane.log_lines)
+        if self._search_first:
+            self.action_search()
 
     def on_unmount(self) -> None:
         """Break off saving."""
