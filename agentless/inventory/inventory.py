@@ -62,6 +62,7 @@ _OF_TASKS = "container"
 _UNLISTED = ("wsl", "jetson")
 """Keys for GPUs whose processes nobody lists, by platform."""
 _A_NODE = "add a node, for example node1: {host: 10.0.0.11}"
+_A_CLUSTER = "{host: login1.example.org, engine: slurm}"
 _WANTED = {
     "string_type": "must be text",
     "list_type": "must be a list, like [0, 3]",
@@ -309,6 +310,8 @@ def _problem(detail: ErrorDetails, marked: Marked) -> Mistake:
         where = ("overflow", *where[2:])  # the clusters alone
     at_key = detail["type"] == "extra_forbidden" or "[key]" in detail["loc"]
     place = (marked.keys if at_key else marked.values).get(where, (1, 1))
+    if detail["type"] == "missing":
+        place = marked.keys.get(where[:-1], place)  # what lacks it
     return Mistake(*place, where, _sentence(detail, where))
 
 
@@ -324,8 +327,10 @@ def _sentence(detail: ErrorDetails, where: Where) -> str:
             return f"unknown key {shown(where[-1])}" + (_nearest(where[-1], keys) or known)
         case "missing" if where == ("version",):
             return "is missing; begin the file with version: 1"
+        case "missing" if where[0] == "clusters":
+            return "is missing; add engine: slurm"
         case "missing":
-            return f"is missing; {_A_NODE}"
+            return f"is missing; {_A_NODE}, or nodes: {{}} beside clusters:"
         case "dict_type" if where == ("nodes",) and not value:
             return f"is empty; {_A_NODE}"
         case "model_type" if not where and value is None:
@@ -339,6 +344,10 @@ def _sentence(detail: ErrorDetails, where: Where) -> str:
             return is_now + "must be a mapping, like {policy: spread}"
         case "model_type" if where == ("health",):
             return is_now + "must be a mapping, like {temperature: 90}"
+        case "dict_type" if where == ("clusters",):
+            return is_now + f"must be a mapping, like {{hpc: {_A_CLUSTER}}}"
+        case "model_type" if where[0] == "clusters":
+            return is_now + f"must be a mapping, like {_A_CLUSTER}"
         case "model_type" if where == ("overflow",):
             return is_now + "must be a list of clusters, like [hpc], or a mapping, like {clusters: [hpc], after: 30min}"
         case "list_type" if where == ("overflow", "clusters"):
@@ -399,6 +408,7 @@ def _model(where: Where) -> type[BaseModel]:
         "health": Health,
         "idle": Idle,
         "overflow": Overflowing,
+        "clusters": Cluster,
     }
     return models.get(str(where[0]), Node)
 

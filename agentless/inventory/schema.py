@@ -502,7 +502,9 @@ class Cluster(BaseModel):
         default=None, description="Name, address or ~/.ssh/config alias of a login node. Default: the cluster's name."
     )
     user: _Word | None = Field(default=None, description="User on the login node.")
-    port: Annotated[int, Field(ge=1, le=65535)] | None = Field(default=None, description="SSH port of the login node.")
+    port: Annotated[int, Field(ge=1, le=65535), BeforeValidator(_whole)] | None = Field(
+        default=None, description="SSH port of the login node."
+    )
     identity_file: Annotated[str, AfterValidator(_path)] | None = Field(default=None, description="Private key file.")
     jump: _Word | None = Field(default=None, description="Jump host, as for ssh -J.")
     connection: TransportName | None = Field(default=None, description="How to reach the login node.")

@@ -269,6 +269,9 @@ def test_a_node_without_an_image(careless):
     careless.write_inventory(inventory_of(careless.lab, defaults="port: 22"))
     said = refuse(careless, 2, "submit", "node1", "--", "true")
     assert said.startswith("agentless: no image for node1; add --image, or set image: under defaults: in the inventory")
+    careless.lab.root.joinpath("flow.yaml").write_text("jobs: {train: {command: 'true'}}")
+    said = refuse(careless, 2, "workflow", "run", str(careless.lab.root / "flow.yaml"))
+    assert said.startswith("agentless: no image for job train; add image: to the job in the file of the workflow, or")
 
 
 @pytest.mark.parametrize("words", ["gpus", "-i {} run --node node1 -- true", "-i {} submit node1 --upload . -- true"])

@@ -646,6 +646,8 @@ def test_slurm_waits_for_a_job_of_another_task_and_its_end_decides_as_on_nodes(
     assert {*jobs(slurm, wait[good])} == {"PENDING"}
     assert f"the queue of hpc: waits for task {good} (running without a time limit)" in cli("explain", wait[good]).out
     assert [state(cli, wait[key]) for key in (again, "failed")] == ["blocked"] * 2
+    waits = f"waits for task {bad} to fail (running without a time limit); then it goes to hpc"
+    assert waits in cli("explain", wait["failed"]).out
     for code in (0, 3, 4):
         tmp_path.joinpath(str(code)).touch()
     found = {key: end(cli, task) for key, task in wait.items()}

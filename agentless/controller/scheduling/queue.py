@@ -193,7 +193,8 @@ class Queue:
         """Why a task does not start, node by node."""
         if isinstance(task.status, Scheduled):
             left = format_duration(task.status.until - self._clock.now())
-            return ExplainView(task.id, f"task {task.id} enters the queue in {left}", None, (), {})
+            then = self._then_goes(task)
+            return ExplainView(task.id, f"task {task.id} enters the queue in {left}{then}", None, (), {})
         if isinstance(task.status, Blocked):
             return self._explain_blocked(task, task.status)
         if isinstance(task.status, Ended) and task.spec.traits.comes_back:
@@ -352,6 +353,8 @@ class Queue:
             words = f"task {task.id} {status.reason}; it stays blocked because of --if-impossible wait"
             return ExplainView(task.id, words, None, (), {})
         summary = f"task {task.id} ({task.spec.needs}) {self._waits_for(task, status, at_length=True)}"
+        if then := self._then_goes(task):
+            return ExplainView(task.id, summary + then, None, (), {})
         if never(cluster, task.spec, task.owner):
             return explanation(cluster, task, f"{summary}; no node can run it", None, Ahead())
         if promise and _on_failure(status):
@@ -359,6 +362,11 @@ class Queue:
         elif promise:
             summary += f"; {when(promise, cluster, task.spec)}"
         return ExplainView(task.id, summary, timestamp(promise.start) if promise else None, (), {})
+
+    def _then_goes(self, task: Task) -> str:
+        """To which cluster a task goes once it may, to go on with a sentence; empty for one that nodes run."""
+        away = self._nodes.cluster_of(task.spec.needs)
+        return f"; then it goes to {away.node.name}" if away else ""
 
     def _waits_for(self, task: Task, status: Blocked, *, at_length: bool = False) -> str:
         def about(requirement: Requirement) -> str:

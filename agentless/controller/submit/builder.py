@@ -198,9 +198,7 @@ class TaskBuilder:
             node = self._nodes.place(spec.needs.node).node if spec.needs.node else None
             image = None if is_job else spec.image or (node.image if node else self._image)
             if image is None and not (spec.on_node_itself or is_job):
-                raise UsageError(
-                    f"no image for {spec.needs}; add --image, or set image: under defaults: in the inventory"
-                )
+                raise UsageError(_no_image(spec))
             now = self._clock.now()
             if not request.ids:
                 self._last_id = new_task_id(now, self._last_id)
@@ -213,3 +211,10 @@ class TaskBuilder:
                 whole = replace(whole, job=replace(whole.job, workflow=batch, tasks=count))
             tasks.append(Task(task_id, whole, batch, owner, now, request=request.name))
         return self._dependencies.resolved(named_members(tasks), each=request.each)
+
+
+def _no_image(spec: TaskSpec) -> str:
+    default = "or set image: under defaults: in the inventory"
+    if spec.job:
+        return f"no image for job {spec.job.name}; add image: to the job in the file of the workflow, {default}"
+    return f"no image for {spec.needs}; add --image, {default}"
