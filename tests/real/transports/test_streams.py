@@ -113,7 +113,7 @@ async def test_what_runs_in_a_pipe_that_is_left_may_tidy_up_and_is_ended(session
     monkeypatch.setattr("agentless.remote.guards.PIPE_GRACE", 1)
     (tmp_path / "half").touch()
     stubborn = f"(trap '' TERM; exec sleep {mark}1) &"
-    script = f"{stubborn} trap 'rm {tmp_path}/half; exit' TERM PIPE; while :; do sleep {mark}; done"
+    script = f"trap 'rm {tmp_path}/half; exit' TERM PIPE; {stubborn} while :; do sleep {mark}; done"
     async with session.pipe(Command(script)):
         await until(lambda: node.runs(mark))
     assert not (tmp_path / "half").exists()
