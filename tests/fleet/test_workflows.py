@@ -666,6 +666,7 @@ async def test_a_job_does_not_wait_for_artifacts_of_a_node_that_left_the_invento
         await until(lambda: jobs(controller, workflow)["a"].outputs[0].state == "stuck")
         with monkeypatch.context() as gone:
             gone.delitem(controller.nodes.links, "n1")
+            gone.delitem(controller.nodes.every, "n1")
             controller.arrivals.tick()
             assert await ended(controller, workflow) == "failed"
         assert "cannot be fetched: n1 is no longer in the inventory" in jobs(controller, workflow)["b"].reason

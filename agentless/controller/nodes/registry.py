@@ -133,7 +133,7 @@ class Nodes:
 
         What a task has, or what is kept for it, is free for it if it is the one `asking`.
         """
-        names = list(self.links if nodes is None else nodes)
+        names = [name for name in (self.links if nodes is None else nodes) if name in self.links]  # one may have left
         tasks = self._tasks
         live = tasks.live.values() if nodes is None else (task for name in names for task in tasks.on_node(name))
         seen = {name: self.links[name].observation for name in names}
