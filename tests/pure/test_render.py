@@ -563,6 +563,7 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "slurm-nodes.sh.j2": {"partition": maybe, "format": values},
     "slurm-scripts.sh.j2": {"folder": values, "names": some},
     "slurm-number.sh.j2": {},
+    "slurm-own.sh.j2": {},
     "slurm-pause.sh.j2": {"job": values, "verb": st.sampled_from(["suspend", "resume"])},
     "slurm-remove.sh.j2": {**FOLDER, "force": st.booleans()},
     "slurm-multinode.sh.j2": {"nodes": st.just({"size": 2, "slots": 8, "launcher": None})},

@@ -8,8 +8,9 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from agentless.model.containers.claim import TASK
 from tests.faults.kill import HOOK
 from tests.lab import Lab
 from tests.lab.slurm import Slurm
-from tests.real.cli import Cli, finish, until
+from tests.real.cli import Cli, Done, finish, until
 from tests.real.slurm import end, jobs, number, running, started, state
 
 pytestmark = pytest.mark.slow
@@ -104,19 +105,24 @@ def forge(folder: Path, task: str) -> Path:
     return forged
 
 
-@pytest.mark.parametrize("step", [*(f"disk {n}" for n in range(1, 30, 5)), *(f"net {n}" for n in range(1, 8))])
-def test_a_controller_that_dies_before_any_step_of_a_submit_leaves_one_job(cli: Cli, slurm: Slurm, step: str) -> None:
-    runs = cli.lab.root / f"runs-{step.replace(' ', '-')}-"
+def killed_in_submit(cli: Cli, step: str, words: Sequence[str], mark: str) -> tuple[Done, list[dict[str, Any]]]:
+    """A submit whose controller dies before this step, and the tasks there are with the mark in their command."""
     cli.get("/v1/tasks")
     cli.lab.root.joinpath("step.new").write_text(step)
     cli.lab.root.joinpath("step.new").rename(cli.lab.root / "step")
-    words = ("--secret-env", "TOKEN", "hpc", "--", "sh", "-c", f"echo ${{#TOKEN}} >> {runs}; exit 3")
     done = cli("submit", *words, code=None, TOKEN="hush")
     cli.lab.root.joinpath("step").unlink(missing_ok=True)
     if not cli.lab.root.joinpath("step.at").exists():
         cli("controller", "stop", code=None)  # or it would die of what follows
     cli.lab.root.joinpath("step.at").unlink(missing_ok=True)
-    found = [task for task in cli.get("/v1/tasks", ended=True) if str(runs) in str(task["command"])]
+    return done, [task for task in cli.get("/v1/tasks", ended=True) if mark in str(task["command"])]
+
+
+@pytest.mark.parametrize("step", [*(f"disk {n}" for n in range(1, 30, 5)), *(f"net {n}" for n in range(1, 8))])
+def test_a_controller_that_dies_before_any_step_of_a_submit_leaves_one_job(cli: Cli, slurm: Slurm, step: str) -> None:
+    runs = cli.lab.root / f"runs-{step.replace(' ', '-')}-"
+    words = ("--secret-env", "TOKEN", "hpc", "--", "sh", "-c", f"echo ${{#TOKEN}} >> {runs}; exit 3")
+    done, found = killed_in_submit(cli, step, words, str(runs))
     assert len(found) == 1 or (not found and done.code != 0), (found, done)
     for task in found:
         assert end(cli, task["id"])[:2] == ("failed", 3)
@@ -129,16 +135,8 @@ def test_a_controller_that_dies_before_any_step_of_a_batch_leaves_one_job_of_eac
     cli: Cli, slurm: Slurm, step: str
 ) -> None:
     runs = cli.lab.root / f"batch-{step.replace(' ', '-')}-"
-    cli.get("/v1/tasks")
-    cli.lab.root.joinpath("step.new").write_text(step)
-    cli.lab.root.joinpath("step.new").rename(cli.lab.root / "step")
     words = ("--secret-env", "TOKEN", "hpc", "--", "sh", "-c", f"echo ${{#TOKEN}} >> {runs}$0; exit 3", "span:{1..4}")
-    done = cli("submit", *words, code=None, TOKEN="hush")
-    cli.lab.root.joinpath("step").unlink(missing_ok=True)
-    if not cli.lab.root.joinpath("step.at").exists():
-        cli("controller", "stop", code=None)  # or it would die of what follows
-    cli.lab.root.joinpath("step.at").unlink(missing_ok=True)
-    found = [task for task in cli.get("/v1/tasks", ended=True) if str(runs) in str(task["command"])]
+    done, found = killed_in_submit(cli, step, words, str(runs))
     assert len(found) == 4 or (not found and done.code != 0), (found, done)
     assert {end(cli, task["id"])[:2] for task in found} <= {("failed", 3)}
     assert {each.read_text() for each in runs.parent.glob(f"{runs.name}*")} <= {"4\n"}

@@ -96,11 +96,12 @@ class Reconciler:
 
     def _is_missed_only_once(self, task: Task, container: Container | None) -> bool:
         """Whether the job of a task is missing in the answers of its cluster, and has not been for long."""
-        if container is not None or task.stop or not job_number(task.container):
-            self._missed.pop(task.id, None)
-            return False
-        now = self._clock.now()
-        return 0 <= now - self._missed.setdefault(task.id, now) < GONE_AFTER
+        if container is None and not task.stop and job_number(task.container):
+            now = self._clock.now()
+            if 0 <= now - self._missed.setdefault(task.id, now) < GONE_AFTER:
+                return True
+        self._missed.pop(task.id, None)  # or a job that comes back would be gone at once the next time
+        return False
 
     def _adopt_or_revive(self, node: str, container: Container) -> None:
         claim, tasks = claim_of(container), self._tasks

@@ -54,7 +54,7 @@ class Overflows:
 
     def going(self, queue: Sequence[Task], promises: Mapping[str, Promise | None]) -> dict[str, HandedOver]:
         """The tasks of a sorted queue that go to a cluster now, by id."""
-        if not self._nodes.clusters or not all(link.answered.is_set() for link in self._nodes.links.values()):
+        if not all(link.answered.is_set() for link in self._nodes.links.values()):
             return {}
         seen, places, hopeless = list[Cluster](), dict[object, str | None](), dict[object, bool]()
 
@@ -73,12 +73,9 @@ class Overflows:
                 hopeless[key] = never(seen[0], task.spec, task.owner) is not None
             return hopeless[key]
 
-        queue = [task for task in queue if self._names(task.spec)]
-        found, specs = going(queue, promises, self._clock.now(), self._usual.after, to, is_hopeless), {}
-        for task in queue:
-            if cluster := found.get(task.id):
-                specs[task.id] = with_type(task.spec, cluster, self._nodes.clusters[cluster].inside)
-        return {task: HandedOver(found[task], spec.needs.gpu_types) for task, spec in specs.items()}
+        asking = {task.id: task for task in queue if self._names(task.spec)}
+        found = going([*asking.values()], promises, self._clock.now(), self._usual.after, to, is_hopeless)
+        return {key: self._handed_over(asking[key], cluster) for key, cluster in found.items()}
 
     def words(self, task: Task, promise: Promise | None) -> str:
         """Whether a waiting task goes to a cluster and when, in words; empty if it is for nodes only."""
@@ -93,6 +90,10 @@ class Overflows:
         return replace(task, spec=replace(task.spec, image=self._image, container=self._container))
 
     # ------------------------------------------------------------------ inside
+
+    def _handed_over(self, task: Task, cluster: str) -> HandedOver:
+        spec = with_type(task.spec, cluster, self._nodes.clusters[cluster].inside)
+        return HandedOver(cluster, spec.needs.gpu_types)
 
     def _names(self, spec: TaskSpec) -> tuple[str, ...]:
         """The clusters to which a task may go; none if it names its nodes."""

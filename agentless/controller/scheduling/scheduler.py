@@ -133,7 +133,7 @@ class Scheduler:
                 {task: (Preempts(place), preempting(place, self._ledger.tasks.live)) for task, place in places.items()}
             )
         # What it changes wakes the next look, where these tasks are launched as any that has a cluster as its target.
-        if going := self._overflows.going(self._queue.waiting(), self._queue.plan.promises):
+        if self._nodes.clusters and (going := self._overflows.going(self._queue.waiting(), self._queue.plan.promises)):
             self._ledger.apply_all({task: (event, "no node can start it in time") for task, event in going.items()})
 
     def _assign(self, starts: Mapping[str, Placement], cause: str) -> None:

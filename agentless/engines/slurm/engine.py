@@ -42,6 +42,7 @@ from agentless.model.units import counted
 from agentless.ports import Reading
 from agentless.render import Renderer
 from agentless.rules.files.job_tree import FOLDER, place_in_job
+from agentless.rules.scheduling.batches import ARRAY
 from agentless.rules.tasks.gangs.launchers import command_on_cluster
 from agentless.rules.tasks.settings import with_settings
 from agentless.rules.workflows.carried import JOBS
@@ -87,7 +88,7 @@ class Slurm:
     """One cluster, for which `node` stands; a `ports.Engine`."""
 
     at_once = 32
-    of_a_batch = 1000
+    of_a_batch = ARRAY
     program = "sbatch"
     images = volumes = envs = None
 

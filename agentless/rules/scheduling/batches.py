@@ -14,7 +14,7 @@ from agentless.rules.scheduling.timeline.gpu import FAR
 from agentless.rules.scheduling.timeline.node import NodeTimeline
 
 ARRAY = 1000
-"""The most tasks of a limited batch that a cluster gets at once."""
+"""The most tasks of a batch that a cluster gets as one array."""
 
 
 class Turns:
@@ -62,6 +62,8 @@ def within_limits(tasks: Sequence[Task], known: Iterable[Task]) -> list[Task]:
     A whole batch of which none has a place goes to its cluster at once, which limits it itself.
     """
     limited = {task.batch for task in tasks if task.spec.terms.max_parallel is not None}
+    if not limited:
+        return [*tasks]  # without a look at all others
     running, places = Counter[str](), defaultdict[str, set[str | None]](set)
     for each in known:
         if each.batch in limited and each.live:

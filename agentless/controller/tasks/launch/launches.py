@@ -66,7 +66,8 @@ class Launches:
                 continue
             first = self._waiting[0]
             some = _together(first, [each for each in self._waiting if each.goes_with(first)])
-            self._waiting = [each for each in self._waiting if each not in some]
+            taken = set(some)
+            self._waiting = [each for each in self._waiting if each not in taken]
             script = asyncio.create_task(self._run(some))
             self._under_way.add(script)
             script.add_done_callback(self._ended)
@@ -102,10 +103,11 @@ class Launches:
         try:
             command = first.runtime.launches(self._limited(some))
         except Exception as error:  # noqa: BLE001 - raised where the answer is waited for
-            if len(some) == 1:
+            if len(some) > 1:  # what is wrong with one of them concerns no other
+                for each in some:
+                    await self._run([each])
+            elif not first.answer.done():
                 first.answer.set_exception(error)
-            for each in some if len(some) > 1 else ():  # what is wrong with one of them concerns no other
-                await self._run([each])
             return
         try:
             self._ownership.check()
@@ -129,16 +131,17 @@ class Launches:
         if not isinstance(some[0].link, ClusterLink):
             return launches
         ids = {each.launch.task.id for each in (*some, *self._waiting)}
-        counts, begun = Counter(each.task.batch for each in launches), Counter[str]()
+        counts = Counter(each.task.batch for each in launches if each.task.spec.terms.max_parallel is not None)
+        others = {batch: len(set(self._placed(batch)) - ids) for batch in counts}
+        begun = Counter[str]()
         for at, each in enumerate(launches):
             batch, most = each.task.batch, each.task.spec.terms.max_parallel
             if most is None:
                 continue
-            others = len(set(self._placed(batch)) - ids)
             begun[batch] += 1
-            if not others and counts[batch] > most:
+            if not others[batch] and counts[batch] > most:
                 launches[at] = replace(each, limit=most)
-            elif begun[batch] > most - others:
+            elif begun[batch] > most - others[batch]:
                 launches[at] = replace(each, limit=0)
         return launches
 
