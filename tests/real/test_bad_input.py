@@ -274,6 +274,13 @@ def test_a_node_without_an_image(careless):
     assert said.startswith("agentless: no image for job train; add image: to the job in the file of the workflow, or")
 
 
+def test_an_inventory_with_clusters_only(careless):
+    cluster = "hpc: {host: 127.0.0.1, port: 1, engine: slurm}"
+    careless.write_inventory(f"version: 1\nclusters:\n  {cluster}\nnodes: {{}}\n")
+    said = refuse(careless, 2, "submit", "hcp", "1x", "--", "true")
+    assert said.startswith("agentless: no node 'hcp' in the inventory (did you mean 'hpc'?)")
+
+
 @pytest.mark.parametrize("words", ["gpus", "-i {} run --node node1 -- true", "-i {} submit node1 --upload . -- true"])
 def test_a_folder_that_does_not_exist_any_more(agentless, words):
     """Somebody removed the folder that the shell is in."""
