@@ -265,20 +265,20 @@ def test_no_controller_is_started_for_a_broken_inventory(careless):
     assert careless("controller", "status", code=1).out.startswith("no controller is running")
 
 
-def test_a_node_without_an_image(careless):
+def test_what_has_no_image_and_an_inventory_with_clusters_only(careless):
     careless.write_inventory(inventory_of(careless.lab, defaults="port: 22"))
     said = refuse(careless, 2, "submit", "node1", "--", "true")
     assert said.startswith("agentless: no image for node1; add --image, or set image: under defaults: in the inventory")
     careless.lab.root.joinpath("flow.yaml").write_text("jobs: {train: {command: 'true'}}")
     said = refuse(careless, 2, "workflow", "run", str(careless.lab.root / "flow.yaml"))
     assert said.startswith("agentless: no image for job train; add image: to the job in the file of the workflow, or")
-
-
-def test_an_inventory_with_clusters_only(careless):
     cluster = "hpc: {host: 127.0.0.1, port: 1, engine: slurm}"
     careless.write_inventory(f"version: 1\nclusters:\n  {cluster}\nnodes: {{}}\n")
     said = refuse(careless, 2, "submit", "hcp", "1x", "--", "true")
     assert said.startswith("agentless: no node 'hcp' in the inventory (did you mean 'hpc'?)")
+    said = refuse(careless, 2, "submit", "1x", "--", "true")
+    assert said == "agentless: the inventory has no nodes; specify the cluster: hpc 1x\n"
+    assert "No GPUs; hpc is a cluster: agentless gpus hpc" in refuse(careless, 0, "gpus")
 
 
 @pytest.mark.parametrize("words", ["gpus", "-i {} run --node node1 -- true", "-i {} submit node1 --upload . -- true"])

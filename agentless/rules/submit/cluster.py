@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Container, Sequence
+from collections.abc import Collection, Container, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -66,6 +66,15 @@ def check_for_nodes(spec: TaskSpec) -> None:
         raise UsageError(on_one_node(spec.gang.size, node))
     if spec.multinode is not None:
         raise UsageError("multinode: only a cluster can run a job on several nodes; use gang")
+
+
+def check_there_are_nodes(spec: TaskSpec, nodes: Collection[str], clusters: Collection[str]) -> None:
+    """Raise UsageError with the target to use if an inventory has clusters only, and the task names none."""
+    if nodes or not clusters or spec.needs.nodes or spec.traits.comes_back:
+        return
+    first = min(clusters)
+    there = f"--node {first}" if spec.job else str(replace(spec.needs, nodes=(first,)))
+    raise UsageError(f"the inventory has no nodes; specify the cluster: {there}")
 
 
 def check_for_cluster(spec: TaskSpec, cluster: str, config: SlurmCluster | None) -> None:
