@@ -43,7 +43,7 @@ def gpus(
         list[str] | None,
         typer.Argument(
             metavar="[NODE[::GPU]]...",
-            help="Nodes, or GPUs such as node1::0,1 (default: all GPUs)",
+            help="Nodes, GPUs such as node1::0,1, or a Slurm cluster (default: all GPUs of nodes)",
             autocompletion=complete.targets,
         ),
     ] = None,
