@@ -273,6 +273,11 @@ def test_what_has_no_image_and_an_inventory_with_clusters_only(careless):
     said = refuse(careless, 2, "workflow", "run", str(careless.lab.root / "flow.yaml"))
     assert said.startswith("agentless: no image for job train; add image: to the job in the file of the workflow, or")
     cluster = "hpc: {host: 127.0.0.1, port: 1, engine: slurm}"
+    text = inventory_of(careless.lab, defaults="port: 22")
+    careless.write_inventory(f"{text}\nclusters:\n  {cluster}\noverflow: [hpc]\n")
+    said = refuse(careless, 3, "submit", "99x", "--image", "i", "--", "true")
+    assert said.startswith("agentless: no node can run 99x")
+    assert "; cannot go to hpc: hpc runs no images; if it has pyxis or apptainer, set container: of hpc" in said
     careless.write_inventory(f"version: 1\nclusters:\n  {cluster}\nnodes: {{}}\n")
     said = refuse(careless, 2, "submit", "hcp", "1x", "--", "true")
     assert said.startswith("agentless: no node 'hcp' in the inventory (did you mean 'hpc'?)")

@@ -140,7 +140,8 @@ def check_for_overflow(spec: TaskSpec, cluster: str, config: SlurmCluster | None
         raise UsageError(f"a task with {option} stays on nodes; omit that, or --overflow")
     if spec.image is not None and (config or SlurmCluster()).container == "none":
         raise UsageError(
-            f"{cluster} runs no images; use --container NULL, or set container: of {cluster} in the inventory"
+            f"{cluster} runs no images; if it has pyxis or apptainer, set container: of {cluster} in the inventory, or "
+            "use --container NULL for a task without an image"
         )
     check_for_cluster(spec.on_cluster(cluster), cluster, config)
 
