@@ -204,6 +204,6 @@ async def test_a_copy_that_says_nothing_for_long_is_given_up(monkeypatch: pytest
     coming = outputs._steadily(Silent(), "node1")
     assert await anext(coming) == (1, b"begin")
     with pytest.raises(
-        RuntimeFailed, match=r"node1: received nothing for 0[.]5 s; check whether docker cp hangs there"
+        RuntimeFailed, match=r"node1: received nothing for 0[.]5 s; check whether its disk or its engine hangs"
     ):
         await anext(coming)

@@ -109,6 +109,8 @@ def test_uploaded_files_are_in_a_folder_of_each_task_where_it_starts(cli: Cli) -
     cli("rm", *tasks, elsewhere)
     assert [each.name for each in jobs.iterdir() if each.name[10:] in tasks] == []
     assert list((jobs / "uploads").iterdir()) == []
+    again = cli.submit("hpc", *sent, "--", "cat", "data/a")
+    assert end(cli, again)[1] == 0
     for wrong in ("d:/data", "d:../x"):
         assert "relative DEST" in cli("submit", "hpc", "--upload", wrong, "--", "true", code=2).err
 
@@ -120,10 +122,11 @@ def test_outputs_and_what_a_run_changes_come_back_from_a_cluster(cli: Cli) -> No
     (here / "work" / "src" / "a.py").write_text("one")
     (here / "work" / "same").write_text("same")
     script = "cat src/a.py; echo two > src/a.py; mkdir -p new/deep; echo x > new/deep/x; touch -d 2001-01-01 old"
+    script += "; ln -s /etc out"
     ran = cli.shell(f"cd {here}/work && agentless run hpc --gpus 0 -- sh -c {shlex.quote(script)}")
     assert (ran.code, ran.out) == (0, "one"), ran
     found = {str(path.relative_to(here / "work")) for path in (here / "work").rglob("*") if path.is_file()}
-    assert found == {"src/a.py", "same", "new/deep/x", "old"}
+    assert (found, (here / "work" / "out").exists()) == ({"src/a.py", "same", "new/deep/x", "old"}, False)
     assert (here / "work" / "src" / "a.py").read_text() == "two\n"
     (home / "far").mkdir()
     wanted = ("--output", "sub:results/sub", "--output", f"{home}/far/b:results/b", "--output", "none:results/none")
@@ -137,8 +140,8 @@ def test_outputs_and_what_a_run_changes_come_back_from_a_cluster(cli: Cli) -> No
     assert "none on hpc" in cli("show", task).out
     waits = cli.submit("hpc", "--output", "sub:never", "--in", "1h", "--", "true")
     cli("stop", waits)
-    cli("wait", waits, code=None)
-    assert "the task never started" in cli("show", waits).out
     astray = cli.submit("hpc", "--output", "sub:never", "--workdir", "nowhere", "--", "true")
-    cli("wait", astray, code=None)
-    assert "its command did not start" in cli("show", astray).out
+    for never in (waits, astray):
+        cli("wait", never, code=None)
+        shown = cli("show", never).out
+        assert "its command did not start" in shown or "the task never started" in shown, shown

@@ -328,7 +328,9 @@ async def _steadily(stream: Stream, node: str) -> AsyncIterator[tuple[int, bytes
     except StopAsyncIteration:
         return
     except TimeoutError:
-        raise RuntimeFailed(f"{node}: received nothing for {STALL:g} s; check whether docker cp hangs there") from None
+        raise RuntimeFailed(
+            f"{node}: received nothing for {STALL:g} s; check whether its disk or its engine hangs"
+        ) from None
 
 
 @contextlib.contextmanager

@@ -178,8 +178,11 @@ class Uploads:
             await send(link, script, mark, tree, owner, self.store.content, self._clock.now(), tell)
         except (Refused, StateError, UsageError) as error:
             raise RuntimeFailed(str(error)) from None
-        self._ready[about] = self._clock.now(), Prepared(key, "")
-        return Prepared(key, "")
+        now, prepared = self._clock.now(), Prepared(key, "")
+        here = link.node.name
+        self._ready = {of: had for of, had in self._ready.items() if of[0] != here or now - had[0] <= FRESH}
+        self._ready[about] = now, prepared
+        return prepared
 
     async def _look(self, link: NodeLink, task: Task) -> tuple[ImageDefaults, tuple[FilesImage, ...]]:
         files, image = link.runtime.files, task.spec.image or ""

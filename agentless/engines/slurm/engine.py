@@ -341,7 +341,7 @@ class Slurm:
             comment=comment,
             labels=launch_script.packed({**labels, **others}),
             workflow=workflow,
-            workdir=spec.workdir if boxed == "none" else None,
+            workdir=inside.workdir if boxed == "none" else None,
             files=files,
             place=place,
             binds=bool(files) and boxed == "apptainer",
