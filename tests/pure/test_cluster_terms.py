@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -11,8 +12,9 @@ from agentless.errors import UsageError
 from agentless.model.nodes.cluster_node import ClusterNode
 from agentless.model.nodes.slurm import SlurmCluster
 from agentless.model.scheduling.needs import parse_target
+from agentless.model.tasks.job import Job
 from agentless.model.tasks.spec import TaskSpec
-from agentless.rules.submit.cluster import check_excluded, check_for_cluster
+from agentless.rules.submit.cluster import check_excluded, check_for_cluster, check_there_are_nodes
 from agentless.rules.submit.cluster_gpus import with_type
 from agentless.rules.submit.options import Options
 from agentless.rules.submit.task_request import Outside, task_request
@@ -129,3 +131,14 @@ def test_memory_that_slurm_cannot_know_is_refused_with_the_types_there(
 ) -> None:
     with pytest.raises(UsageError, match=words):
         with_type(TaskSpec(("true",), needs=parse_target(f"hpc {target}")), "hpc", nodes(*types))
+
+
+def test_a_task_for_nodes_is_told_the_cluster_where_there_are_only_clusters() -> None:
+    asked = TaskSpec(("true",), needs=parse_target("2xA100"))
+    with pytest.raises(UsageError, match=r"no nodes; specify the cluster: hpc 2xA100$"):
+        check_there_are_nodes(asked, (), ("hpc", "lab"))
+    with pytest.raises(UsageError, match=r"no nodes; specify the cluster: --node hpc$"):
+        check_there_are_nodes(replace(asked, job=Job("train", "flow")), (), ("hpc",))
+    check_there_are_nodes(asked, ("node1",), ("hpc",))
+    check_there_are_nodes(TaskSpec(("true",), needs=parse_target("hpc 1x")), (), ("hpc",))
+    check_there_are_nodes(asked, (), ())

@@ -86,6 +86,8 @@ def test_submit_shows_the_most_used_options_first_and_all_in_panels(typed):
     short, everything = typed("submit --help"), typed("submit --help-all")
     headings = [line[:-1] for line in everything.splitlines() if line[-1:] == ":" and line[0] != " "]
     assert headings[-7:] == ["Where", "When", "Resources", "Container", "Files", "If it fails", "Output"]
+    assert "Slurm cluster (hpc 2xA100)" in " ".join(short.split())
+    assert "Slurm cluster" in typed("gpus --help")
     assert short.endswith("All options, such as --nodes and --preemptible: agentless submit --help-all\n")
     for option in options_of("task"):
         assert f" {option.flag} " in everything.replace(",", " ")

@@ -144,6 +144,11 @@ def test_the_first_cluster_that_can_take_it_and_answers_gets_it() -> None:
         (waiting(**DUE), [replace(HPC, silence="cut off")], "goes to hpc as soon as possible: hpc cannot be reached"),
         (waiting(**DUE), [replace(HPC, nodes=None)], "as soon as possible: the nodes of hpc are not known yet"),
         (waiting(share=True), [HPC], "cannot go to hpc: hpc is a Slurm cluster, where --share cannot be used"),
+        (
+            waiting(image="i"),
+            [replace(HPC, config=SlurmCluster())],
+            "cannot go to hpc: hpc runs no images; if it has pyxis or apptainer, set container: of hpc",
+        ),
         (waiting(status=Pending(place=KeptPlace("node1", (), ("t9",), NOW)), **DUE), [HPC], "does not go to hpc, beca"),
     ],
 )

@@ -265,13 +265,25 @@ def test_no_controller_is_started_for_a_broken_inventory(careless):
     assert careless("controller", "status", code=1).out.startswith("no controller is running")
 
 
-def test_a_node_without_an_image(careless):
+def test_what_has_no_image_and_an_inventory_with_clusters_only(careless):
     careless.write_inventory(inventory_of(careless.lab, defaults="port: 22"))
     said = refuse(careless, 2, "submit", "node1", "--", "true")
     assert said.startswith("agentless: no image for node1; add --image, or set image: under defaults: in the inventory")
     careless.lab.root.joinpath("flow.yaml").write_text("jobs: {train: {command: 'true'}}")
     said = refuse(careless, 2, "workflow", "run", str(careless.lab.root / "flow.yaml"))
     assert said.startswith("agentless: no image for job train; add image: to the job in the file of the workflow, or")
+    cluster = "hpc: {host: 127.0.0.1, port: 1, engine: slurm}"
+    text = inventory_of(careless.lab, defaults="port: 22")
+    careless.write_inventory(f"{text}\nclusters:\n  {cluster}\noverflow: [hpc]\n")
+    said = refuse(careless, 3, "submit", "99x", "--image", "i", "--", "true")
+    assert said.startswith("agentless: no node can run 99x")
+    assert "; cannot go to hpc: hpc runs no images; if it has pyxis or apptainer, set container: of hpc" in said
+    careless.write_inventory(f"version: 1\nclusters:\n  {cluster}\nnodes: {{}}\n")
+    said = refuse(careless, 2, "submit", "hcp", "1x", "--", "true")
+    assert said.startswith("agentless: no node 'hcp' in the inventory (did you mean 'hpc'?)")
+    said = refuse(careless, 2, "submit", "1x", "--", "true")
+    assert said == "agentless: the inventory has no nodes; specify the cluster: hpc 1x\n"
+    assert "No GPUs; hpc is a cluster: agentless gpus hpc" in refuse(careless, 0, "gpus")
 
 
 @pytest.mark.parametrize("words", ["gpus", "-i {} run --node node1 -- true", "-i {} submit node1 --upload . -- true"])

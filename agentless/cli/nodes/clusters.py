@@ -11,9 +11,17 @@ from agentless.client.client import Client
 from agentless.client.http import RequestFailed
 from agentless.client.words import free_gpus, gpus_by_type, in_use, local, nodes_out
 from agentless.errors import UsageError
+from agentless.model.text import enumerated
 
 WATCH_EVERY = 10.0
 """Seconds between two looks of `--watch`: Slurm is asked each time."""
+
+
+def where_else(served: Client) -> str:
+    """How to list the GPUs of clusters, to go on with a sentence; empty without any."""
+    names = [each["name"] for each in served.get("/v1/clusters")]
+    are = "is a cluster" if len(names) == 1 else "are clusters"
+    return f"; {enumerated(names)} {are}: agentless gpus {names[0]}" if names else ""
 
 
 def show_nodes_of(served: Client, name: str, error: RequestFailed, style: Format) -> None:

@@ -10,7 +10,7 @@ from agentless.cli import complete
 from agentless.cli.arguments import Json
 from agentless.cli.client import client
 from agentless.cli.formats import Format, Kind, Output
-from agentless.cli.nodes.clusters import CLUSTER_NODES, check_has_plot, show_gpus_of, watch_gpus_of
+from agentless.cli.nodes.clusters import CLUSTER_NODES, check_has_plot, show_gpus_of, watch_gpus_of, where_else
 from agentless.cli.output import print_line, say
 from agentless.cli.pager import paged
 from agentless.cli.table import Column, show
@@ -43,7 +43,7 @@ def gpus(
         list[str] | None,
         typer.Argument(
             metavar="[NODE[::GPU]]...",
-            help="Nodes, or GPUs such as node1::0,1 (default: all GPUs)",
+            help="Nodes, GPUs such as node1::0,1, or a Slurm cluster (default: all GPUs of nodes)",
             autocompletion=complete.targets,
         ),
     ] = None,
@@ -90,8 +90,11 @@ def gpus(
             print_line(gpu_sentence(gpu))
         return
     nodes = served.get("/v1/nodes") if style.is_table else []
+    none = "No free GPUs" if free else "No GPUs"
+    if style.is_table and not found and not wanted:
+        none += where_else(served)
     with paged():
-        style.show(found, GPU_COLUMNS, "No free GPUs" if free else "No GPUs")
+        style.show(found, GPU_COLUMNS, none)
         if style.is_table:
             names = {needs.node for needs in wanted}
             _say_notes(found, [each for each in nodes if not names or each["name"] in names])

@@ -6,6 +6,7 @@ import typer
 
 from agentless import paths
 from agentless.cli.output import print_json, print_line
+from agentless.model.units import counted
 
 
 def add_to(app: typer.Typer) -> None:
@@ -27,4 +28,5 @@ def check(context: typer.Context) -> None:
     from agentless.inventory.inventory import load
 
     found = load(paths.find_inventory(context.find_root().obj))
-    print_line(f"{found.path}: {len(found.nodes)} node{'s' * (len(found.nodes) != 1)}, no errors")
+    clusters = f", {counted(len(found.clusters), 'cluster')}" if found.clusters else ""
+    print_line(f"{found.path}: {counted(len(found.nodes), 'node')}{clusters}, no errors")

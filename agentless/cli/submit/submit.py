@@ -52,7 +52,7 @@ def submit(
         list[str] | None,
         typer.Argument(
             metavar="[TARGET]...",
-            help="GPUs of a node (node1::0,1), or any GPUs (2x, 2xA100:40G); node1 is no GPU",
+            help="GPUs of a node (node1::0,1) or Slurm cluster (hpc 2xA100), or any (2x, 2xA100:40G); node1 is no GPU",
             autocompletion=complete.targets,
         ),
     ] = None,

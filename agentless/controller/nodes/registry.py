@@ -68,7 +68,7 @@ class Nodes:
         if node in self.clusters:
             raise NotFound(f"{node} is a cluster, not a node; to list its nodes, run: agentless nodes show {node}")
         if node not in self.links:
-            hint = nearest(node, self.links)
+            hint = nearest(node, [*self.links, *self.clusters])
             raise NotFound(f"no node {node!r} in the inventory{hint}; to list nodes, run: agentless nodes")
         return self.links[node]
 

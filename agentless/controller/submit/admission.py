@@ -159,7 +159,7 @@ class Admission:
         if self._overflows.may_go(task.spec):
             return None
         if words := never(cluster, task.spec, task.owner):
-            return Refused(words)
+            return Refused("; ".join(filter(None, (words, self._overflows.words(task, None)))))
         if is_blocked or self._is_for_later(task):
             return None
         error = _refusal(cluster, task)

@@ -27,7 +27,13 @@ from agentless.model.tasks.task import Task
 from agentless.model.tasks.task_id import new_task_id
 from agentless.ports import Clock
 from agentless.rules.images.envs import assumed_words
-from agentless.rules.submit.cluster import check_excluded, check_for_cluster, check_for_nodes, jobs_of
+from agentless.rules.submit.cluster import (
+    check_excluded,
+    check_for_cluster,
+    check_for_nodes,
+    check_there_are_nodes,
+    jobs_of,
+)
 from agentless.rules.submit.cluster_gpus import with_type
 from agentless.rules.tasks.gangs.gangs import named_members
 from agentless.rules.tasks.settings import with_shared
@@ -112,6 +118,8 @@ class TaskBuilder:
             for name in spec.needs.exclude:
                 self._nodes.place(name)
         self._overflows.check(spec)
+        if not self._overflows.may_go(spec):
+            check_there_are_nodes(spec, self._nodes.links, self._nodes.clusters)
         if spec.notify and not self._can_notify:
             raise UsageError("--notify: the inventory has no targets; add one below notify: in the inventory")
 

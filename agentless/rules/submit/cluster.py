@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Container, Sequence
+from collections.abc import Collection, Container, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -66,6 +66,15 @@ def check_for_nodes(spec: TaskSpec) -> None:
         raise UsageError(on_one_node(spec.gang.size, node))
     if spec.multinode is not None:
         raise UsageError("multinode: only a cluster can run a job on several nodes; use gang")
+
+
+def check_there_are_nodes(spec: TaskSpec, nodes: Collection[str], clusters: Collection[str]) -> None:
+    """Raise UsageError with the target to use if an inventory has clusters only, and the task names none."""
+    if nodes or not clusters or spec.needs.nodes or spec.traits.comes_back:
+        return
+    first = min(clusters)
+    there = f"--node {first}" if spec.job else str(replace(spec.needs, nodes=(first,)))
+    raise UsageError(f"the inventory has no nodes; specify the cluster: {there}")
 
 
 def check_for_cluster(spec: TaskSpec, cluster: str, config: SlurmCluster | None) -> None:
@@ -131,7 +140,8 @@ def check_for_overflow(spec: TaskSpec, cluster: str, config: SlurmCluster | None
         raise UsageError(f"a task with {option} stays on nodes; omit that, or --overflow")
     if spec.image is not None and (config or SlurmCluster()).container == "none":
         raise UsageError(
-            f"{cluster} runs no images; use --container NULL, or set container: of {cluster} in the inventory"
+            f"{cluster} runs no images; if it has pyxis or apptainer, set container: of {cluster} in the inventory, or "
+            "use --container NULL for a task without an image"
         )
     check_for_cluster(spec.on_cluster(cluster), cluster, config)
 
