@@ -129,7 +129,7 @@ def test_a_port_that_nobody_listens_on_has_a_reason_and_the_others_go_on():
             with pytest.raises(Refused, match=r"[Rr]efused"):
                 await connect(carrier, 1)
             with pytest.raises(Refused):
-                await connect(carrier, 99999)
+                await connect(carrier, 65536 + port)
             await other.write(b"well")
             await other.write_eof()
             assert await everything(other) == b"well"
