@@ -222,7 +222,11 @@ CLAIMS: dict[str, st.SearchStrategy[Any]] = {
 }
 FOLDER = {"folder": values, "name": values}
 NODES = st.sampled_from(
-    [None, {"size": 2, "slots": 8, "launcher": None}, {"size": 3, "slots": 1, "launcher": "torchrun"}]
+    [
+        None,
+        {"size": 2, "slots": 8, "launcher": None, "on_member_failure": "stop"},
+        {"size": 3, "slots": 1, "launcher": "torchrun", "on_member_failure": "continue"},
+    ]
 )
 UNIT: dict[str, st.SearchStrategy[Any]] = {"unit": values.filter(bool), "missing": st.integers(0, 1)}
 INSIDE_UNIT: dict[str, st.SearchStrategy[Any]] = {

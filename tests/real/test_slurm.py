@@ -136,6 +136,22 @@ def test_a_task_on_several_nodes_is_one_job_whose_command_runs_once_on_each(cli:
 
 
 @pytest.mark.slow
+def test_a_command_that_fails_before_it_has_begun_on_the_other_node_ends_the_task(cli: Cli, slurm: Slurm) -> None:
+    login, conf = cli.lab.nodes["login"], Path(slurm.env["SLURM_CONF"])
+    program, report = login.dir / "bin" / "srun", f"{login.dir}/home/.agentless/slurm/$SLURM_JOB_NAME/srun"
+    before = program.read_text()
+    ended = f"until grep -qs Terminating {report}; do sleep 0.1; done"
+    daemon = conf.with_name("c1.pid").read_text().strip()
+    program.write_text(f"#!/bin/sh\nkill -STOP {daemon}\n({ended}; kill -CONT {daemon}) &\n{before}")
+    try:
+        command = ("sh", "-c", "[ $NODE_RANK = 0 ] || exit 3; exec sleep 300")
+        task = cli.submit("hpc", "2x", "--nodes", "2", "--exclude", "c3", "--", *command)
+        assert end(cli, task)[:2] == ("failed", 3)
+    finally:
+        program.write_text(before)
+
+
+@pytest.mark.slow
 def test_a_task_that_waits_too_long_leaves_the_queue_and_no_excluded_node_runs_one(cli: Cli, slurm: Slurm) -> None:
     where = ("--", "sh", "-c", "echo $SLURMD_NODENAME")
     assert cli("submit", "-f", "--exclude", "c1", "--exclude", "c2", "hpc", "1x", *where).out == "c3\n"
