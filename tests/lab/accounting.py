@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from .engine import SBIN
@@ -36,8 +36,8 @@ class Accounting:
             "AccountingStoreFlags": "job_comment",
         }
 
-    def start(self, env: Mapping[str, str]) -> None:
-        """Start both; slurmdbd waits for its database."""
+    def start(self, env: Mapping[str, str], enter: Sequence[str]) -> None:
+        """Start both; slurmdbd waits for its database. `enter` is the command that starts a program of Slurm."""
         at = self._folder
         data = f"--datadir={at}/database"
         make = ["mariadb-install-db", "--no-defaults", data, "--user=root", "--skip-test-db"]
@@ -62,5 +62,5 @@ class Accounting:
         database = ["mariadbd", "--no-defaults", data, "--user=root", f"--socket={at}/database.socket"]
         database += [f"--port={self._database_port}", "--bind-address=127.0.0.1", "--skip-grant-tables"]
         with at.joinpath("logs", "accounting").open("ab") as log:
-            for daemon in (database, ["slurmdbd", "-D"]):
+            for daemon in (database, [*enter, "slurmdbd", "-D"]):
                 subprocess.Popen(daemon, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log)

@@ -23,14 +23,21 @@ _PACKAGES = (
     "openssh-server docker.io docker-cli iptables nftables zstd python3 podman crun runc netavark aardvark-dns uidmap "
     "slirp4netns passt fuse-overlayfs iproute2 procps dbus-user-session rootlesskit dropbear-bin tinysshd fish tcsh zsh"
 )
-_MPI = "openmpi-bin openssh-server openssh-client python3-mpi4py"
 MPI = "bookworm-mpi"
 """A root that is no node's: the programs of images for tasks on several nodes, with PyTorch."""
+SLURMS = {"bullseye-slurm": "20.11", "trixie-slurm": "24.11", "sid-slurm": "26.05"}
+"""Roots that are no node's either, and their versions of Slurm."""
+_FOR = {
+    "": _PACKAGES,
+    "mpi": "openmpi-bin openssh-server openssh-client python3-mpi4py",
+    "slurm": "slurm-wlm slurmdbd munge python3",
+}
 
 _INSTALL = """
 printf '#!/bin/sh\\nexit 101\\n' > /usr/sbin/policy-rc.d
 chmod +x /usr/sbin/policy-rc.d
-apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends """
+touch /etc/hosts
+apt-get update -qq -o Acquire::Check-Valid-Until=false && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends """
 _TORCH = "torch==2.13.0+cpu"
 """A build without CUDA, which would have several GB."""
 
@@ -89,10 +96,10 @@ def _make(suite: str, root: Path) -> None:
     """Under another name until it is whole."""
     new = root.with_suffix(".new")
     shutil.rmtree(new, ignore_errors=True)
-    packages = _MPI if suite == MPI else _PACKAGES
+    release, _, purpose = suite.partition("-")
     steps = [
-        ["debootstrap", "--variant=minbase", suite.partition("-")[0], str(new), str(_mirror())],
-        ["chroot", str(new), "sh", "-c", _INSTALL + packages],
+        ["debootstrap", "--variant=minbase", release, str(new), str(_mirror())],
+        ["chroot", str(new), "sh", "-c", _INSTALL + _FOR[purpose]],
     ]
     if suite == MPI:
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--only-binary=:all:", "--python-version=3.11"]

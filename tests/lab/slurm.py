@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import shutil
 import signal
 import socket
@@ -27,6 +28,7 @@ from .engine import SBIN
 from .lab import Lab
 from .node import Node
 from .processes import MARK, descendants, kill, marked, processes
+from .roots import root_of
 
 _PROGRAMS = {
     "slurmctld": "slurmctld",
@@ -67,6 +69,13 @@ _SETTINGS = {
     "SlurmdTimeout": "0",
 }
 
+# A command in the root of another release. There, where a job may call it once more, it is a plain command.
+_ENTER = """#!/bin/sh
+[ -d {root} ] || exec "$@"
+exec unshare --mount sh -c '
+  for at in proc sys dev tmp root etc/hosts; do mount --rbind "/$at" {root}/"$at" || exit; done
+  exec unshare --root={root} --wd="$PWD" "$@"' sh "$@"
+"""
 _NO_MUNGE = {"AuthType": "auth/none", "CredType": "cred/none"}
 
 
@@ -84,7 +93,8 @@ def missing(faketime: bool = True) -> list[str]:
 class Slurm:
     """`nodes` are the numbers of their GPUs by name; `partitions` and `settings` are words of slurm.conf.
 
-    With `accounting` there is a slurmdbd, with a MariaDB of its own.
+    With `accounting` there is a slurmdbd, with a MariaDB of its own. With $AGENTLESS_LAB_SLURM, one of `roots.SLURMS`,
+    the programs are those of another Debian release.
 
     A context manager: the daemons run inside, and nothing of them is left outside but the folder.
     """
@@ -110,6 +120,13 @@ class Slurm:
         if self._accounting:
             self._settings.update(self._accounting.settings)
         self._process: subprocess.Popen[bytes] | None = None
+        self._enter: list[str] = []
+        self._suite = os.environ.get("AGENTLESS_LAB_SLURM")
+        if self._suite:
+            file = folder / "enter"
+            file.write_text(_ENTER.format(root=shlex.quote(str(root_of(self._suite)))))
+            file.chmod(0o755)
+            self._enter = [str(file)]
 
     @property
     def env(self) -> dict[str, str]:
@@ -120,7 +137,13 @@ class Slurm:
         """What a command of Slurm prints; raises RuntimeError with what it says if it fails."""
         # A job writes its output where it was submitted.
         ran = subprocess.run(
-            argv, env=self.env, cwd=self._folder, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL
+            [*self._enter, *argv],
+            env=self.env,
+            cwd=self._folder,
+            check=False,
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
         )
         if ran.returncode != 0:
             raise RuntimeError(f"{argv[0]}: {ran.stderr.strip()}")
@@ -135,7 +158,8 @@ class Slurm:
         for name in COMMANDS:
             file = login.dir / "bin" / name
             file.parent.mkdir(exist_ok=True)
-            file.write_text(f'#!/bin/sh\nexport SLURM_CONF={self.env["SLURM_CONF"]}\nexec /usr/bin/{name} "$@"\n')
+            program = shlex.join([*self._enter, f"/usr/bin/{name}"])
+            file.write_text(f'#!/bin/sh\nexport SLURM_CONF={self.env["SLURM_CONF"]}\nexec {program} "$@"\n')
             file.chmod(0o755)
         return login, f"host: {login.host}, port: {login.port}, user: root, identity_file: {lab.identity}"
 
@@ -153,7 +177,7 @@ class Slurm:
         yield
         with self._folder.joinpath("logs", "daemons").open("ab") as log:
             again = subprocess.Popen(
-                ["slurmctld", "-D"], env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                [*self._enter, "slurmctld", "-D"], env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
         self._held.callback(again.wait)
         self._wait_until("slurmctld answers", lambda: "is UP" in self.run("scontrol", "ping"))
@@ -192,7 +216,8 @@ class Slurm:
         at.joinpath("munge").chmod(0o711)
         for index in range(max(self._nodes.values())):
             at.joinpath("gpus", f"gpu{index}").touch()
-        at.joinpath("cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
+        # 20.11 has no such key, and would need none.
+        at.joinpath("cgroup.conf").write_text("" if self._suite == "bullseye-slurm" else "CgroupPlugin=cgroup/v1\n")
         at.joinpath("gres.conf").write_text(
             "".join(
                 f"NodeName={name} Name=gpu File={at}/gpus/gpu[0-{count - 1}]\n" for name, count in self._nodes.items()
@@ -228,21 +253,21 @@ class Slurm:
         at, env = self._folder, self.env
         if self._speed == 1:
             munged = ["munged", *(f"--{name}-file={at}/munge/{name}" for name in ("key", "pid", "log", "seed"))]
-            subprocess.run([*munged, f"--socket={at}/munge/socket"], env=env, check=True, capture_output=True)
+            subprocess.run([*self._enter, *munged, f"--socket={at}/munge/socket"], env=env, check=True, capture_output=True)
         if self._accounting:
-            self._accounting.start(self.env)
+            self._accounting.start(self.env, self._enter)
             self._wait_until("slurmdbd answers", lambda: not self.run("sacctmgr", "--noheader", "show", "cluster"))
             with contextlib.suppress(RuntimeError):  # it tells of what it has done as of a failure
                 self.run("sacctmgr", "--immediate", "add", "cluster", "lab")
         # The kernel has another name for them: a lab's node with the processes of the machine is not managed by them.
-        at.joinpath("lab-slurmd").symlink_to(str(shutil.which("slurmd", path=SBIN)))
+        at.joinpath("lab-slurmd").symlink_to("/usr/sbin/slurmd")
         daemons = ["slurmctld -D -i", *(f"exec -a slurmd {at}/lab-slurmd -D -N {name}" for name in self._nodes)]
         script = " & ".join(daemons) + " & wait"
         # One `faketime` above all of them: it keeps the moment from which they all count.
         fast = ["faketime", "-f", f"+0 x{self._speed:g}"] if self._speed != 1 else []
         with at.joinpath("logs", "daemons").open("ab") as log:
             self._process = subprocess.Popen(
-                [*fast, "bash", "-c", script],
+                [*self._enter, *fast, "bash", "-c", script],
                 env=env,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -282,7 +307,7 @@ class Slurm:
         """A slurmstepd writes its title over its environment, but it has its node's log open."""
         with contextlib.suppress(OSError):
             return any(
-                os.readlink(f"/proc/{pid}/fd/{name}").startswith(f"{self._folder}/")
+                f"{self._folder}/" in os.readlink(f"/proc/{pid}/fd/{name}")
                 for name in os.listdir(f"/proc/{pid}/fd")
             )
         return False

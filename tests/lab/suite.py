@@ -1,7 +1,7 @@
 """A node whose root folder is another Debian release, with that release's engine: Docker 26 or 28, podman 5.
 
-Its /etc, users and locks are its own. `lab.md` beside the issue says what such a node cannot be: the kernel is this
-machine's, and so are the control groups, of version 1 unless the node has a view of version 2.
+Its /etc, users and locks are its own. The kernel is this machine's, and so are the control groups, of version 1 unless
+the node has a view of version 2.
 """
 
 from __future__ import annotations

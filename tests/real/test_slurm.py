@@ -45,7 +45,6 @@ shift
 exec env A="$APPTAINERENV_A" "$@"
 """
 PYXIS = """#!/bin/sh
-export SLURM_CONF={conf}
 for word; do
   shift
   case $word in
@@ -54,7 +53,7 @@ for word; do
   esac
 done
 [ -z "$asked" ] || set -- --export=ALL,ASKED="$(echo "$asked" | tr , ';')" "$@"
-exec /usr/bin/srun "$@"
+{srun}
 """
 
 
@@ -73,7 +72,8 @@ def cli(slurm: Slurm) -> Iterator[Cli]:
         login, cluster = slurm.login_of(lab)
         # A job has the PATH of the login. Stand-ins for apptainer and for the plugin pyxis say what they are asked for.
         (login.dir / "bin" / "apptainer").write_text(APPTAINER)
-        (login.dir / "bin" / "srun").write_text(PYXIS.format(conf=slurm.env["SLURM_CONF"]))
+        srun = login.dir / "bin" / "srun"
+        srun.write_text(PYXIS.format(srun=srun.read_text()))
         (login.dir / "bin" / "apptainer").chmod(0o755)
         (login.dir / "bin" / "nvidia-smi").write_text("#!/bin/sh\necho 'GPU 0: NVIDIA A100 (UUID: GPU-1)'\n")
         kinds = {"hpc": "none", "boxed": "apptainer", "squashed": "pyxis"}
