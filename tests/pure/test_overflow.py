@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentless.controller.scheduling.overflows import Overflows
+from agentless.controller.submit.builder import TaskBuilder
 from agentless.errors import IllegalMove, UsageError
+from agentless.inventory.inventory import load
 from agentless.model.files.file_spec import Upload
 from agentless.model.nodes.cluster_node import ClusterNode
+from agentless.model.nodes.node import NodeConfig
 from agentless.model.nodes.slurm import SlurmCluster
 from agentless.model.scheduling.overflow import parse_overflow
 from agentless.model.tasks.job import Job
-from agentless.model.tasks.spec import Mount
+from agentless.model.tasks.spec import Mount, TaskSpec
 from agentless.model.tasks.task import KeptPlace, Pending, Placement, Task
 from agentless.model.tasks.task_event import Assigned, HandedOver
+from agentless.model.tasks.terms import Terms
 from agentless.rules.explain.obstacles import never
 from agentless.rules.scheduling.overflow import KnownCluster, deadline, going, overflow_words, takers
 from agentless.rules.scheduling.timeline.promise import Promise
@@ -118,6 +125,40 @@ def test_an_image_goes_only_where_images_run_and_null_is_a_plain_job() -> None:
     null = replace(waiting().spec, image=None, container="NULL")
     assert bare.refuses(null) == ""
     assert null.on_cluster("hpc").container is None
+
+
+def test_a_task_is_checked_with_the_image_of_the_inventory_that_it_will_have(tmp_path: Path) -> None:
+    """Refused at once, or not at all: a mount means something in that image."""
+    inventory = tmp_path / "inventory.yaml"
+    link = SimpleNamespace(
+        node=NodeConfig("hpc", "login", slurm=SlurmCluster(container="apptainer")),
+        inside=(),
+        inside_at=None,
+        silence=None,
+    )
+    nodes: Any = SimpleNamespace(cluster_link=lambda _: link, clusters={"hpc": link}, links={})
+    vendors: Any = SimpleNamespace(reserved=lambda _: {}, device_mounts=())
+    unused: Any = None
+    overflows = Overflows(nodes, unused)
+    builder = TaskBuilder(nodes, unused, unused, vendors, unused, overflows, unused)
+    bare = TaskSpec(("true",), terms=Terms(overflow=("hpc",)), mounts=(Mount("/data", "/data"),))
+
+    def problem(defaults: str, spec: TaskSpec = bare) -> str:
+        inventory.write_text(f"version: 1\ndefaults: {{{defaults}}}\nnodes:\n  node1: {{host: a}}\n")
+        overflows.on_inventory(load(inventory))
+        try:
+            builder.check(spec)
+        except UsageError as error:
+            return str(error)
+        return ""
+
+    assert problem("image: torch") == ""
+    assert "where --mount without --image cannot be used; a task without an image sees" in problem("")
+    assert "--mount without --image" in problem('image: torch, container: "NULL"')
+    assert problem('image: torch, container: "NULL"', replace(bare, mounts=())) == ""
+    assert "--container cannot be used" in problem("image: torch, container: env")
+    assert problem("image: torch, container: env", replace(bare, image="own")) == ""
+    assert "--mount /a,b:/shared: apptainer takes no path with a comma" in problem('image: torch, shared_dir: "/a,b"')
 
 
 def test_what_only_chooses_among_nodes_does_not_keep_a_task() -> None:

@@ -20,6 +20,7 @@ from agentless.rules.scheduling.shape import shape_of
 from agentless.rules.scheduling.timeline.promise import Promise
 from agentless.rules.submit.cluster import check_for_overflow
 from agentless.rules.submit.cluster_gpus import with_type
+from agentless.rules.tasks.settings import with_shared
 
 
 class Overflows:
@@ -31,14 +32,18 @@ class Overflows:
         self._usual = Overflow()
         self._image: str | None = None
         self._container: str | None = None
+        self._shared_dir: str | None = None
 
     def on_inventory(self, inventory: Inventory) -> None:
         """Use its clusters for overflow, and its limit."""
         self._usual = inventory.overflow
-        self._image, self._container = inventory.image, inventory.container
+        self._image, self._container, self._shared_dir = inventory.image, inventory.container, inventory.shared_dir
 
     def check(self, spec: TaskSpec) -> None:
-        """Check the clusters that a task names itself; raises NotFound, or UsageError if none can ever take it."""
+        """Check the clusters that a task names itself, which is as built.
+
+        Raises NotFound, or UsageError if none can ever take it.
+        """
         problems = list[UsageError]()
         for name in spec.terms.overflow or ():
             try:
@@ -83,11 +88,13 @@ class Overflows:
         hopeless = bool(clusters and promise is None and never(self._nodes.cluster(), task.spec, task.owner))
         return overflow_words(task, promise, self._clock.now(), self._usual.after, clusters, hopeless=hopeless)
 
-    def with_image(self, task: Task) -> Task:
-        """A task that is only asked about, with the image or env of the inventory unless it has one."""
-        if task.spec.image is not None or task.spec.container is not None:
-            return task
-        return replace(task, spec=replace(task.spec, image=self._image, container=self._container))
+    def as_built(self, spec: TaskSpec) -> TaskSpec:
+        """A spec as its task will have it: with the image or env of the inventory unless it has one, and its folder."""
+        if spec.needs.nodes:
+            return spec
+        if spec.image is None and spec.container is None:
+            spec = replace(spec, image=None if self._container else self._image, container=self._container)
+        return spec if spec.on_node_itself else with_shared(spec, self._shared_dir)
 
     # ------------------------------------------------------------------ inside
 

@@ -256,7 +256,7 @@ class Queue:
         now, cluster = self._clock.now(), self._nodes.cluster()
         mates = would_be_members([Task("", each, "", owner, now) for each in members or (spec,)])
         for task in mates:
-            asked = self._overflows.with_image(task)
+            asked = replace(task, spec=self._overflows.as_built(task.spec))
             if never(cluster, task.spec, owner):
                 words = f"{asked_together(mates)} would be refused" if len(mates) > 1 else no_node(task.spec)
                 words = "; ".join(filter(None, (words, self._overflows.words(asked, None))))
@@ -276,7 +276,8 @@ class Queue:
         place, promise = 1 + next(at for at, unit in enumerate(units) if task in unit), found.promises.get(task.id)
         coming = when(promise, cluster, task.spec, gang=_promised(mates, found))
         summary = f"{asked_together(mates)} would be number {place} in the queue; {coming}"
-        summary = "; ".join(filter(None, (summary, self._overflows.words(self._overflows.with_image(task), promise))))
+        built = replace(task, spec=self._overflows.as_built(task.spec))
+        summary = "; ".join(filter(None, (summary, self._overflows.words(built, promise))))
         explained = self._explained(cluster, mates, summary, promise, self._ahead(task, found))
         return replace(explained, preemption=preempts(cluster, *as_one(mates, found.promises), self._tasks.live))
 
