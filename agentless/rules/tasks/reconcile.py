@@ -176,9 +176,9 @@ def _is_revived(status: Ended, container: Container | None) -> bool:
 
 def _missing(task: Task, now: float, booted_at: float | None, record: NodeRecord) -> tuple[TaskEvent, ...]:
     status = task.status
-    if isinstance(status, Submitted) or (isinstance(status, Lost) and status.container and _waited_in_a_queue(status)):
-        # What was lost there is known to have waited, which its end follows from.
-        known = (JobQueued(status.container),) if isinstance(status, Lost) else ()
+    waited = isinstance(status, Lost) and status.started_at is None and job_number(status.container)
+    if isinstance(status, Submitted) or waited:
+        known = (JobQueued(task.container_ref),) if waited else ()
         return (*known, LaunchFailed((task.stop_reason or _STOPPED) if task.stop else _REMOVED, "killed"))
     if isinstance(status, (Running, Paused, Lost)) and status.container is not None:
         began = status.started_at or task.created_at
@@ -193,11 +193,6 @@ def _missing(task: Task, now: float, booted_at: float | None, record: NodeRecord
             return (Exited(DOWN, error=WENT_DOWN),)
         return (Vanished("its service ended: stopped on the node outside agentless, or the node went down"),)
     return _unstarted(task, now)
-
-
-def _waited_in_a_queue(status: Lost) -> bool:
-    """Whether a task was lost while its job waited on a cluster."""
-    return status.started_at is None and job_number(status.container) is not None
 
 
 def _unstarted(task: Task, now: float) -> tuple[TaskEvent, ...]:
