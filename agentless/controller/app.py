@@ -255,7 +255,7 @@ class Controller:
         )  # fmt: skip
         carried = self.carried_workflows = CarriedWorkflows(tasks, self.workflow_store, self.workflow_proof, bus, clock)
         preparation = Preparation(ledger, self.moves, self.uploads, self.artifacts, carried, clock)
-        self.launcher = Launcher(nodes, ledger, self.reconciler, preparation, bus, clock)
+        self.launcher = Launcher(nodes, ledger, self.reconciler, preparation, self.overflows.taken_back, bus, clock)
         members = MemberNodes(nodes, ledger, self.launcher, self._renderer)
         self.starts = Starts(self.launcher, members, self.reconciler, ledger, bus, clock)
         self.scheduler = Scheduler(self.queue, self.overflows, nodes, ledger, lookup, self.starts, bus)

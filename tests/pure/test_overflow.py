@@ -19,11 +19,11 @@ from agentless.model.files.file_spec import Upload
 from agentless.model.nodes.cluster_node import ClusterNode
 from agentless.model.nodes.node import NodeConfig
 from agentless.model.nodes.slurm import SlurmCluster
-from agentless.model.scheduling.overflow import parse_overflow
+from agentless.model.scheduling.overflow import Refusal, parse_overflow
 from agentless.model.tasks.job import Job
 from agentless.model.tasks.spec import Mount, TaskSpec
 from agentless.model.tasks.task import KeptPlace, Pending, Placement, Task
-from agentless.model.tasks.task_event import Assigned, HandedOver
+from agentless.model.tasks.task_event import Assigned, HandedBack, HandedOver, TermsChanged
 from agentless.model.tasks.terms import Terms
 from agentless.rules.explain.obstacles import never
 from agentless.rules.scheduling.overflow import KnownCluster, deadline, going, overflow_words, takers
@@ -39,6 +39,12 @@ DUE: dict[str, Any] = {"created_at": NOW - AFTER}
 
 def node(name: str = "c1", gpus: tuple[tuple[str, int], ...] = (("a100", 4),), state: str = "idle") -> ClusterNode:
     return ClusterNode(name, state, gpus, (), 64, 0, 1 << 18, 0, "")
+
+
+def link_of(name: str, **keys: Any) -> Any:
+    """What is known of a cluster of the inventory."""
+    config = NodeConfig(name, "login", slurm=SlurmCluster(container="apptainer", **keys))
+    return SimpleNamespace(node=config, inside=(node(),), inside_at=NOW, silence=None)
 
 
 HPC = KnownCluster("hpc", SlurmCluster(container="pyxis"), (node(),))
@@ -130,12 +136,7 @@ def test_an_image_goes_only_where_images_run_and_null_is_a_plain_job() -> None:
 def test_a_task_is_checked_with_the_image_of_the_inventory_that_it_will_have(tmp_path: Path) -> None:
     """Refused at once, or not at all: a mount means something in that image."""
     inventory = tmp_path / "inventory.yaml"
-    link = SimpleNamespace(
-        node=NodeConfig("hpc", "login", slurm=SlurmCluster(container="apptainer")),
-        inside=(),
-        inside_at=None,
-        silence=None,
-    )
+    link = link_of("hpc")
     nodes: Any = SimpleNamespace(cluster_link=lambda _: link, clusters={"hpc": link}, links={})
     vendors: Any = SimpleNamespace(reserved=lambda _: {}, device_mounts=())
     unused: Any = None
@@ -209,6 +210,45 @@ def test_a_task_that_has_gone_to_a_cluster_goes_nowhere_else() -> None:
     for has_place in (held, apply(waiting(), Assigned(Placement("node1")), NOW)):
         with pytest.raises(IllegalMove):
             apply(has_place, HandedOver("hpc"), NOW)
+
+
+def test_a_task_whose_job_is_refused_asks_of_nodes_what_it_had_asked_and_does_not_go_there_again() -> None:
+    task = waiting(**DUE, image=None, container="NULL", needs={"exclude": ("node2",), "policy": "spread"})
+    there = apply(apply(task, HandedOver("hpc", ("a100",)), NOW), Assigned(Placement("hpc")), NOW)
+    there = apply(there, TermsChanged(Terms(time_limit=60)), NOW)
+    event = HandedBack(Refusal("hpc", SlurmCluster(account="x", container="apptainer"), "Invalid account"))
+    back = apply(there, event, NOW)
+    assert (back.state, back.spec) == ("pending", replace(task.spec, terms=Terms(time_limit=60)))
+    links = {name: link_of(name, account="x") for name in ("hpc", "other")}
+    nodes: Any = SimpleNamespace(clusters=links, cluster=two_nodes, links={})
+    clock: Any = SimpleNamespace(now=lambda: NOW)
+    overflows = Overflows(nodes, clock)
+    back = replace(back, spec=replace(back.spec, terms=Terms(overflow=("hpc",))))
+    assert overflows.words(back, None) == "cannot go to hpc: hpc refused its job: Invalid account"
+    assert overflows.going([back], {back.id: None}) == {}
+    both = replace(back, spec=replace(back.spec, terms=Terms(overflow=("hpc", "other"))))
+    assert overflows.going([both], {both.id: None})[both.id].cluster == "other"
+    links["hpc"] = link_of("hpc", account="y")
+    assert overflows.going([back], {back.id: None})[back.id].cluster == "hpc"
+    for other in (replace(there, stop="stop"), apply(task, Assigned(Placement("hpc")), NOW)):
+        with pytest.raises(IllegalMove):
+            apply(other, event, NOW)
+
+
+def test_a_refused_task_that_has_nowhere_to_wait_is_not_taken_back() -> None:
+    nodes: Any = SimpleNamespace(clusters={"hpc": link_of("hpc")}, cluster=two_nodes, links={})
+    clock: Any = SimpleNamespace(now=lambda: NOW)
+    overflows = Overflows(nodes, clock)
+
+    def comes_back(task: Task) -> bool:
+        there = apply(apply(task, HandedOver("hpc"), NOW), Assigned(Placement("hpc")), NOW)
+        found = overflows.taken_back(there, "hpc: Invalid account")
+        assert found is None or found.refusal == Refusal("hpc", SlurmCluster(container="apptainer"), "Invalid account")
+        return found is not None
+
+    assert (comes_back(waiting()), comes_back(waiting(target="9x"))) == (True, False)
+    named = replace(waiting(), spec=replace(waiting().spec, needs=replace(waiting().spec.needs, nodes=("hpc",))))
+    assert overflows.taken_back(apply(named, Assigned(Placement("hpc")), NOW), "no") is None
 
 
 @pytest.mark.parametrize("text", ["", "hpc,", "a b", "none,hpc", "-x"])

@@ -362,6 +362,22 @@ def test_a_task_for_which_nodes_have_no_room_goes_to_the_cluster_once(cli: Cli, 
     assert cli("show", task).out.count("Handed over to hpc") == 1
 
 
+def test_a_task_that_the_cluster_refuses_waits_for_nodes_again(cli: Cli, slurm: Slurm) -> None:
+    sbatch = cli.lab.nodes["login"].dir / "bin" / "sbatch"
+    real = sbatch.read_text()
+    sbatch.write_text("#!/bin/sh\necho 'sbatch: error: Batch job submission failed: Invalid account' >&2; exit 1\n")
+    task = cli.submit("1x", "--overflow", "hpc", "--container", "NULL", "--", "true")
+    until(lambda: "handed-back" in cli("events", task, "--json").out)
+    assert (state(cli, task), cli.task(task)["node"]) == ("pending", None)
+    said = cli("explain", task).out
+    assert said.count("cannot go to hpc: hpc refused its job: Invalid account") == said.count("Invalid account") == 1
+    sbatch.write_text(real)
+    assert len(handed_over(cli, task)) == 1
+    assert "Refused by the cluster, waits for nodes" in cli("show", task).out
+    cli("stop", task)
+    assert jobs(slurm, task) == []
+
+
 @pytest.mark.slow
 def test_a_controller_that_dies_while_it_hands_a_task_over_leaves_one_job(cli: Cli, slurm: Slurm) -> None:
     def is_at(task: str, step: int) -> bool:

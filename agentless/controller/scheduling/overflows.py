@@ -9,10 +9,11 @@ from agentless.controller.nodes.registry import Nodes
 from agentless.errors import UsageError
 from agentless.inventory.inventory import Inventory
 from agentless.model.nodes.cluster import Cluster
-from agentless.model.scheduling.overflow import Overflow
+from agentless.model.nodes.slurm import SlurmCluster
+from agentless.model.scheduling.overflow import Overflow, Refusal
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.task import Task
-from agentless.model.tasks.task_event import HandedOver
+from agentless.model.tasks.task_event import HandedBack, HandedOver
 from agentless.ports import Clock
 from agentless.rules.explain.obstacles import never
 from agentless.rules.scheduling.overflow import KnownCluster, going, overflow_words, takers
@@ -20,6 +21,7 @@ from agentless.rules.scheduling.shape import shape_of
 from agentless.rules.scheduling.timeline.promise import Promise
 from agentless.rules.submit.cluster import check_for_overflow
 from agentless.rules.submit.cluster_gpus import with_type
+from agentless.rules.tasks.lifecycle import apply
 from agentless.rules.tasks.settings import with_shared
 
 
@@ -57,6 +59,18 @@ class Overflows:
         """Whether a task can wait for a cluster, even if no node can run it."""
         return bool(takers(spec, self._clusters(spec)))
 
+    def taken_back(self, task: Task, words: str) -> HandedBack | None:
+        """The event for a task that went to a cluster by overflow, which refuses it; None if it has nowhere to wait."""
+        link = self._nodes.clusters.get(task.node or "")
+        if link is None or task.on_nodes is None or task.stop:
+            return None
+        name = link.node.name
+        event = HandedBack(Refusal(name, link.node.slurm or SlurmCluster(), words.removeprefix(f"{name}: ")))
+        waits = apply(task, event, self._clock.now())
+        if never(self._nodes.cluster(), waits.spec, task.owner) and not takers(waits.spec, self._clusters_of(waits)):
+            return None
+        return event
+
     def going(self, queue: Sequence[Task], promises: Mapping[str, Promise | None]) -> dict[str, HandedOver]:
         """The tasks of a sorted queue that go to a cluster now, by id."""
         if not all(link.answered.is_set() for link in self._nodes.links.values()):
@@ -65,9 +79,9 @@ class Overflows:
 
         def to(task: Task) -> str | None:
             # The tasks of a batch differ in their commands and targets alone, those of a workflow in everything.
-            key = task.id if task.spec.job else (task.batch, shape_of(task.spec))
+            key = task.id if task.spec.job else (task.batch, shape_of(task.spec), task.refusals)
             if key not in places:
-                able = takers(task.spec, self._clusters(task.spec))
+                able = takers(task.spec, self._clusters_of(task))
                 places[key] = able[0].name if able and not able[0].unknown else None
             return places[key]
 
@@ -84,7 +98,7 @@ class Overflows:
 
     def words(self, task: Task, promise: Promise | None) -> str:
         """Whether a waiting task goes to a cluster and when, in words; empty if it is for nodes only."""
-        clusters = self._clusters(task.spec)
+        clusters = self._clusters_of(task)
         hopeless = bool(clusters and promise is None and never(self._nodes.cluster(), task.spec, task.owner))
         return overflow_words(task, promise, self._clock.now(), self._usual.after, clusters, hopeless=hopeless)
 
@@ -107,6 +121,12 @@ class Overflows:
         if spec.needs.nodes:
             return ()
         return self._usual.clusters if spec.terms.overflow is None else spec.terms.overflow
+
+    def _clusters_of(self, task: Task) -> list[KnownCluster]:
+        """Those of them, with what they have refused; that of another configuration counts no more."""
+        said = {(each.cluster, each.config): each.reason for each in task.refusals}
+        known = self._clusters(task.spec)
+        return [replace(each, refused=said.get((each.name, each.config or SlurmCluster()), "")) for each in known]
 
     def _clusters(self, spec: TaskSpec) -> list[KnownCluster]:
         """Those of them that are still in the inventory."""

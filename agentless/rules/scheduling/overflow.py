@@ -24,15 +24,21 @@ from agentless.rules.submit.cluster_gpus import lacks, with_type
 
 @dataclass(frozen=True, slots=True)
 class KnownCluster:
-    """A cluster as it is known now: `silence` is why it does not answer, `nodes` are None before their first answer."""
+    """A cluster as it is known now: `silence` is why it does not answer, `nodes` are None before their first answer.
+
+    `refused` is why it has refused the job of the task that is meant, if it has.
+    """
 
     name: str
     config: SlurmCluster | None = None
     nodes: Sequence[ClusterNode] | None = None
     silence: str | None = None
+    refused: str = ""
 
     def refuses(self, spec: TaskSpec) -> str:
         """Why it cannot take a task, in words; empty if it can."""
+        if self.refused:
+            return f"{self.name} refused its job: {self.refused}"
         try:
             check_for_overflow(spec, self.name, self.config)
             if self.nodes is not None:
