@@ -88,6 +88,24 @@ def test_a_task_is_due_once_it_is_expected_to_wait_too_long(task: Task, promise:
     assert gone(task, t1=promise) == ({"t1": "hpc"} if goes else {})
 
 
+@pytest.mark.parametrize(
+    ("task", "promise", "cause"),
+    [
+        (waiting(), starts(60), "it is expected to wait 30m 0s for a node"),
+        (waiting(queued_at=NOW - 60), starts(7200), "it is expected to wait 2h 1m for a node"),
+        (waiting(**DUE), None, "it has waited 30m 0s for a node, and its start there is unknown"),
+        (waiting(**DUE), starts(60, about=True), "it has waited 30m 0s for a node, and its start there is unknown"),
+        (waiting(target="9x"), None, "no node can ever run it"),
+    ],
+)
+def test_the_event_has_the_cause_for_which_a_task_goes(task: Task, promise: Promise | None, cause: str) -> None:
+    link: Any = SimpleNamespace(**{**vars(link_of("hpc")), "inside": (node(gpus=(("", 16),)),)})
+    nodes: Any = SimpleNamespace(clusters={"hpc": link}, cluster=two_nodes, links={})
+    clock: Any = SimpleNamespace(now=lambda: NOW)
+    asks = replace(task, spec=replace(task.spec, terms=Terms(overflow=("hpc",))))
+    assert Overflows(nodes, clock).going([asks], {asks.id: promise}) == {asks.id: (HandedOver("hpc"), cause)}
+
+
 def test_a_task_that_no_node_can_ever_run_goes_at_once() -> None:
     assert gone(waiting(target="9x"), to=replace(HPC, nodes=(node(gpus=(("", 16),)),))) == {"t1": "hpc"}
 
@@ -227,9 +245,9 @@ def test_a_task_whose_job_is_refused_asks_of_nodes_what_it_had_asked_and_does_no
     assert overflows.words(back, None) == "cannot go to hpc: hpc refused its job: Invalid account"
     assert overflows.going([back], {back.id: None}) == {}
     both = replace(back, spec=replace(back.spec, terms=Terms(overflow=("hpc", "other"))))
-    assert overflows.going([both], {both.id: None})[both.id].cluster == "other"
+    assert overflows.going([both], {both.id: None})[both.id][0].cluster == "other"
     links["hpc"] = link_of("hpc", account="y")
-    assert overflows.going([back], {back.id: None})[back.id].cluster == "hpc"
+    assert overflows.going([back], {back.id: None})[back.id][0].cluster == "hpc"
     for other in (replace(there, stop="stop"), apply(task, Assigned(Placement("hpc")), NOW)):
         with pytest.raises(IllegalMove):
             apply(other, event, NOW)

@@ -352,12 +352,16 @@ def test_a_controller_that_dies_in_a_submit_leaves_one_job_and_never_two(cli: Cl
 def test_a_task_for_which_nodes_have_no_room_goes_to_the_cluster_once(cli: Cli, slurm: Slurm) -> None:
     words = ("1x", "--overflow", "hpc", "--container", "NULL")
     assert "--share cannot be used" in cli("submit", *words, "--share", "--", "true", code=2).err
+    assert "would be pending" in (rehearsed := cli("submit", "--dry-run", *words, "--", "true")).out + rehearsed.err
+    assert "goes to hpc" in rehearsed.out + rehearsed.err
     said = cli("submit", *words, "--", "sh", "-c", "echo $SLURM_JOB_NAME")
     assert "goes to hpc" in said.err
     task = said.out.strip()
     assert "goes to hpc" in cli("explain", "1x", "--overflow", "hpc").out
     assert cli("logs", "-f", task).out == f"agentless-{task}\n"
-    assert handed_over(cli, task) == ["no node can start it in time"]
+    (cause,) = handed_over(cli, task)
+    assert cause.startswith("it has waited ")
+    assert cause.endswith(" for a node, and its start there is unknown")
     assert jobs(slurm, task) == ["COMPLETED"]
     assert cli("show", task).out.count("Handed over to hpc") == 1
 

@@ -16,7 +16,7 @@ from agentless.model.tasks.task import Task
 from agentless.model.tasks.task_event import HandedBack, HandedOver
 from agentless.ports import Clock
 from agentless.rules.explain.obstacles import never
-from agentless.rules.scheduling.overflow import KnownCluster, going, overflow_words, takers
+from agentless.rules.scheduling.overflow import KnownCluster, cause_words, going, overflow_words, takers
 from agentless.rules.scheduling.shape import shape_of
 from agentless.rules.scheduling.timeline.promise import Promise
 from agentless.rules.submit.cluster import check_for_overflow
@@ -71,8 +71,8 @@ class Overflows:
             return None
         return event
 
-    def going(self, queue: Sequence[Task], promises: Mapping[str, Promise | None]) -> dict[str, HandedOver]:
-        """The tasks of a sorted queue that go to a cluster now, by id."""
+    def going(self, queue: Sequence[Task], promises: Mapping[str, Promise | None]) -> dict[str, tuple[HandedOver, str]]:
+        """The tasks of a sorted queue that go to a cluster now, by id, and why."""
         if not all(link.answered.is_set() for link in self._nodes.links.values()):
             return {}
         seen, places, hopeless = list[Cluster](), dict[object, str | None](), dict[object, bool]()
@@ -93,8 +93,13 @@ class Overflows:
             return hopeless[key]
 
         asking = {task.id: task for task in queue if self._names(task.spec)}
-        found = going([*asking.values()], promises, self._clock.now(), self._usual.after, to, is_hopeless)
-        return {key: self._handed_over(asking[key], cluster) for key, cluster in found.items()}
+        now = self._clock.now()
+        found, given = going([*asking.values()], promises, now, self._usual.after, to, is_hopeless), {}
+        for key, cluster in found.items():
+            task, promise = asking[key], promises[key]
+            cause = cause_words(task, promise, now, hopeless=promise is None and is_hopeless(task))
+            given[key] = self._handed_over(task, cluster), cause
+        return given
 
     def words(self, task: Task, promise: Promise | None) -> str:
         """Whether a waiting task goes to a cluster and when, in words; empty if it is for nodes only."""

@@ -179,12 +179,11 @@ class Queue:
         coming = when(promise, self._nodes.cluster(), task.spec, gang=_promised(mates, looked))
         return f"preempts {named(promise.victims, self._tasks.live)}; {coming}"
 
-    def overflow(self, task_id: str, looked: Plan) -> str:
+    def overflow(self, task: Task, looked: Plan) -> str:
         """Whether a new task goes to a cluster and when, in words; empty if it is for nodes only."""
-        task = self._tasks.live.get(task_id)
-        if task is None or task_id not in looked.promises:
+        if task.id not in looked.promises:
             return ""
-        promise = looked.promises[task_id]
+        promise = looked.promises[task.id]
         if promise is None and len(looked.promises) > EXPLAINED:
             return ""  # as most of a large sweep
         return self._overflows.words(task, promise)

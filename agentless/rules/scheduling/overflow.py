@@ -105,6 +105,16 @@ def going(
     return found
 
 
+def cause_words(task: Task, promise: Promise | None, now: float, *, hopeless: bool) -> str:
+    """Why a task goes to a cluster now."""
+    if hopeless:
+        return "no node can ever run it"
+    since = deadline(task, 0.0)
+    if promise and promise.firm and promise.start is not None:
+        return f"it is expected to wait {format_duration(max(now, promise.start) - since)} for a node"
+    return f"it has waited {format_duration(now - since)} for a node, and its start there is unknown"
+
+
 def overflow_words(
     task: Task,
     promise: Promise | None,
