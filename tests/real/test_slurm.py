@@ -593,6 +593,23 @@ def test_a_secret_of_a_task_that_is_stopped_in_the_queue_or_outside_is_removed(c
     assert subprocess.run(["grep", "-rl", "s3cret", cli.lab.root], capture_output=True, check=False).stdout == b""
 
 
+def test_secrets_that_a_job_has_left_are_removed_once_its_task_has_ended(cli: Cli) -> None:
+    """Of a job that never began and that Slurm has forgotten, nothing else removes them; those of others stay."""
+    folder = cli.lab.nodes["login"].dir / "home" / ".agentless" / "slurm"
+    ended, live = cli.submit("hpc", "--", "true"), running(cli)
+    cli("wait", ended)
+    left = {name: folder / f"agentless-{name}" / "secrets" for name in (ended, live, "2ofothers")}
+    for file in left.values():
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("export TOKEN='hush'")
+    until(lambda: not left[ended].exists())
+    assert left[live].exists()
+    assert left["2ofothers"].exists()
+    cli("kill", live)
+    until(lambda: not left[live].exists())
+    shutil.rmtree(left["2ofothers"].parent)
+
+
 def test_a_shell_takes_its_input_from_a_pipe(cli: Cli) -> None:
     """Also in an element of an array, which is paused apart from the others."""
     alone = running(cli)
