@@ -47,7 +47,7 @@ ENDS = {
 }
 KNOWN = ENDS | {
     "cancelled": ("failed", 143, TOLD),
-    "deaf": ("failed", 1, "its job is gone from the cluster, and has left no exit code"),
+    "deaf": ("failed", 1, TOLD),
     "waiting": ("killed", 1, "its job was removed from the queue of its cluster, outside agentless"),
 }
 """What is known of them without an accounting."""
