@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from dataclasses import dataclass
@@ -10,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from agentless.engines.slurm.engine import Slurm
+from agentless.errors import InventoryError
+from agentless.inventory.inventory import load
 from agentless.model.command import Command, Result
 from agentless.model.containers.launch import Launch
 from agentless.model.containers.log_query import LogQuery
@@ -162,3 +165,36 @@ def test_a_number_of_another_element_of_an_array_is_not_that_of_a_task(login: Lo
     assert login.asked() == ["scancel --signal=TERM 101_2"]
     assert login.run(ENGINE.remove("agentless-2task2", force=True)).ok
     assert [line for line in login.asked() if "--name" not in line] == []
+
+
+ODD = """a'b"$(id>x)`id>x`;*\\%j&|<"""
+
+
+def test_a_partition_an_account_and_a_qos_reach_slurm_as_the_inventory_has_them(login: Login, tmp_path: Path) -> None:
+    """One by one and as an array, for a doctor's job and for the list of nodes; several words are refused."""
+    inventory = tmp_path / "inventory.yaml"
+
+    def cluster(account: str) -> NodeConfig:
+        keys = json.dumps({"engine": "slurm", "partition": f"p{ODD}", "account": account, "qos": f"q{ODD}"})
+        inventory.write_text(f"version: 1\nnodes: {{}}\nclusters:\n  hpc: {keys}\n")
+        return load(inventory).clusters["hpc"]
+
+    config = cluster(ODD)
+    engine = Slurm(config, config.slurm or SlurmCluster(), Renderer([template_dir()]), SIGNER)
+    script = 'for word; do echo "<$word>"; done >> $AT/asked; echo 101'
+    for program in ("sbatch", "srun", "sinfo"):
+        login.at.joinpath("bin", program).write_text(f"#!/bin/sh\n{script}\n")
+        login.at.joinpath("bin", program).chmod(0o755)
+    given = [f"<--partition=p{ODD}>", f"<--account={ODD}>", f"<--qos=q{ODD}>"]
+    one, *two = (task(f"2task{each}", "hpc", batch="2task1" if each else "2task0") for each in range(3))
+    for tasks in ([one], two):
+        login.run(engine.launches([Launch(each, Placement("hpc")) for each in tasks]))
+        assert [line for line in login.asked() if line in given] == given
+    login.run(engine.trial("m", gpus=False))
+    assert [line for line in login.asked() if line in given] == given
+    login.run(engine.nodes())
+    assert given[0] in login.asked()
+    assert not [*login.at.rglob("x")]
+    for several in ("a b", "a\nb", "a\tb", "-a", "", "a\x00b"):
+        with pytest.raises(InventoryError, match=r"clusters\.hpc\.account"):
+            cluster(several)
