@@ -372,10 +372,10 @@ def test_a_task_for_which_nodes_have_no_room_goes_to_the_cluster_once(cli: Cli, 
 def test_a_task_that_the_cluster_refuses_waits_for_nodes_again(cli: Cli, slurm: Slurm) -> None:
     sbatch = cli.lab.nodes["login"].dir / "bin" / "sbatch"
     real = sbatch.read_text()
-    sbatch.write_text("#!/bin/sh\necho 'sbatch: error: Batch job submission failed: Invalid account' >&2; exit 1\n")
+    said = "sbatch: error: Batch job submission failed: Invalid account"
+    sbatch.write_text(f"#!/bin/sh\ntouch {sbatch}.asked; echo '{said}' >&2; exit 1\n")
     task = cli.submit("1x", "--overflow", "hpc", "--container", "NULL", "--", "true")
-    until(lambda: "handed-back" in cli("events", task, "--json").out)
-    assert (state(cli, task), cli.task(task)["node"]) == ("pending", None)
+    until(lambda: Path(f"{sbatch}.asked").exists() and (state(cli, task), cli.task(task)["node"]) == ("pending", None))
     said = cli("explain", task).out
     assert said.count("cannot go to hpc: hpc refused its job: Invalid account") == said.count("Invalid account") == 1
     sbatch.write_text(real)
@@ -599,13 +599,14 @@ def test_a_secret_of_a_task_that_is_stopped_in_the_queue_or_outside_is_removed(c
 def test_secrets_that_a_job_has_left_are_removed_once_its_task_has_ended(cli: Cli) -> None:
     """Of a job that never began and that Slurm has forgotten, nothing else removes them; those of others stay."""
     folder = cli.lab.nodes["login"].dir / "home" / ".agentless" / "slurm"
-    ended, live = cli.submit("hpc", "--", "true"), running(cli)
-    cli("wait", ended)
-    left = {name: folder / f"agentless-{name}" / "secrets" for name in (ended, live, "2ofothers")}
+    ended, removed, live = cli.submit("hpc", "--", "true"), cli.submit("hpc", "--", "true"), running(cli)
+    cli("wait", ended, removed)
+    cli("rm", removed)
+    left = {name: folder / f"agentless-{name}" / "secrets" for name in (ended, removed, live, "2ofothers")}
     for file in left.values():
         file.parent.mkdir(exist_ok=True)
         file.write_text("export TOKEN='hush'")
-    until(lambda: not left[ended].exists())
+    until(lambda: not left[ended].exists() and not left[removed].exists())
     assert left[live].exists()
     assert left["2ofothers"].exists()
     cli("kill", live)

@@ -8,7 +8,7 @@ import logging
 from agentless.controller.nodes.cluster_link import ClusterLink
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.state.event_bus import ContainersSeen, EventBus
-from agentless.controller.state.tasks import Tasks
+from agentless.controller.state.ledger import Ledger
 from agentless.errors import AgentlessError
 
 _log = logging.getLogger(__name__)
@@ -17,9 +17,9 @@ _log = logging.getLogger(__name__)
 class LeftSecrets:
     """Removes them after each look that has shown some. A job that begins removes its own."""
 
-    def __init__(self, nodes: Nodes, tasks: Tasks, bus: EventBus) -> None:
+    def __init__(self, nodes: Nodes, ledger: Ledger, bus: EventBus) -> None:
         self._nodes = nodes
-        self._tasks = tasks
+        self._ledger = ledger
         self._at_work: dict[str, asyncio.Task[None]] = {}
         bus.subscribe(ContainersSeen, self._seen)
 
@@ -36,11 +36,14 @@ class LeftSecrets:
         link = self._nodes.clusters.get(seen.node)
         if link is None or seen.node in self._at_work:
             return
-        # Those of unknown tasks are of another controller.
         engine = link.observation.engine
-        left = (task for task in (engine.secrets if engine else ()) if task not in self._tasks.live)
-        if ended := [task for task in left if self._tasks.history.has(task)]:
+        if ended := [task for task in (engine.secrets if engine else ()) if self._has_ended(task)]:
             self._at_work[seen.node] = asyncio.create_task(self._remove(link, ended), name=f"secrets on {seen.node}")
+
+    def _has_ended(self, task: str) -> bool:
+        """Whether a task has ended, or was removed since. An unknown one is that of another controller."""
+        tasks = self._ledger.tasks
+        return task not in tasks.live and (tasks.history.has(task) or self._ledger.was_forgotten(task))
 
     async def _remove(self, link: ClusterLink, tasks: list[str]) -> None:
         try:
