@@ -364,9 +364,6 @@ def test_a_task_for_which_nodes_have_no_room_goes_to_the_cluster_once(cli: Cli, 
     assert cause.endswith(" for a node, and its start there is unknown")
     assert jobs(slurm, task) == ["COMPLETED"]
     assert cli("show", task).out.count("Handed over to hpc") == 1
-    again = cli("retry", task).out.split()[0]
-    cli("wait", again)
-    assert jobs(slurm, again) == ["COMPLETED"]
 
 
 def test_a_task_that_the_cluster_refuses_waits_for_nodes_again(cli: Cli, slurm: Slurm) -> None:
