@@ -277,7 +277,7 @@ _HAPPENED = {
     "not-started": "Not started", "snapshot-saved": "Snapshot saved", "snapshot-failed": "Snapshot failed",
     "resized": "Resized", "replaced": "In a new container", "stops-soon": "Stops soon", "goes-on": "Used again",
     "terms-changed": "Terms changed", "preempts": "Preempts others", "place-lost": "Place not free in time",
-    "handed-over": "Handed over",
+    "handed-over": "Handed over", "handed-back": "Refused by the cluster, waits for nodes",
     "requeued": "Back in the queue", "asker-ended": "Place not needed any more",
     "removed": "Removed",
 }  # fmt: skip

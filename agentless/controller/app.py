@@ -80,6 +80,7 @@ from agentless.controller.tasks.dependencies import Dependencies
 from agentless.controller.tasks.exec import Terminals
 from agentless.controller.tasks.launch.launcher import Launcher
 from agentless.controller.tasks.launch.preparation import Preparation
+from agentless.controller.tasks.left_secrets import LeftSecrets
 from agentless.controller.tasks.logs.kept import KeptLogs
 from agentless.controller.tasks.logs.logs import TaskLogs
 from agentless.controller.tasks.recovery import Recovery
@@ -255,11 +256,12 @@ class Controller:
         )  # fmt: skip
         carried = self.carried_workflows = CarriedWorkflows(tasks, self.workflow_store, self.workflow_proof, bus, clock)
         preparation = Preparation(ledger, self.moves, self.uploads, self.artifacts, carried, clock)
-        self.launcher = Launcher(nodes, ledger, self.reconciler, preparation, bus, clock)
+        self.launcher = Launcher(nodes, ledger, self.reconciler, preparation, self.overflows.taken_back, bus, clock)
         members = MemberNodes(nodes, ledger, self.launcher, self._renderer)
         self.starts = Starts(self.launcher, members, self.reconciler, ledger, bus, clock)
         self.scheduler = Scheduler(self.queue, self.overflows, nodes, ledger, lookup, self.starts, bus)
         self.awaited_jobs = AwaitedJobs(ledger, self.prerequisites, bus, clock)
+        self.left_secrets = LeftSecrets(nodes, ledger, bus)
         self.dependencies = Dependencies(ledger, lookup, self.prerequisites, bus, clock)
         self.builder = TaskBuilder(
             nodes, self.envs, self.volumes, self._vendors, self.dependencies, self.overflows, clock
@@ -370,6 +372,7 @@ class Controller:
         await _closed("ends of gangs", self.gang_ends.close)
         await _closed("preemption", self.preemption.close)
         await _closed("logs of ended tasks", self.retention.close)
+        await _closed("secrets", self.left_secrets.close)
         await _closed("uploads", self.uploads.close)
         await _closed("metrics", self.port.close)
         await _closed("notifications", self.notifier.close)

@@ -223,6 +223,9 @@ class ClusterEngine(Engine, Protocol):
     def with_labels(self, job: Container, labels: Mapping[str, str]) -> Container:
         """A job with the labels that its script carries, signed if their signature is."""
 
+    def remove_secrets(self, tasks: Sequence[str]) -> Command:
+        """Remove what is left of the secrets of these tasks on its disk."""
+
     def starts_in(self, task: Task) -> str | None:
         """The folder in which the command of a task starts, seen from the home folder; None: one in its image."""
 

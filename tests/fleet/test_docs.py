@@ -42,6 +42,7 @@ NOT_TYPED = {
     "agentless submit 1xA100 --overflow hpc --image nvcr.io/nvidia/pytorch:25.01-py3 -- python train.py": (
         "tests/real/test_slurm.py"
     ),
+    "agentless submit 1xA100 --overflow hpc --container NULL -- python train.py": "tests/real/test_slurm.py",
     "agentless explain 1xA100 --overflow hpc": "tests/real/test_slurm.py",
     "agentless workflow run train.yaml": "the page has no such file",
     "agentless workflow run train.yaml --node hpc": "tests/real/test_slurm.py",

@@ -55,6 +55,7 @@ def test_an_option_of_sbatch(options: dict[str, Any], expected: str) -> None:
             {"preemptible": True, "secret_env": {"TOKEN": "x"}},
             "has no secrets; with --secret-env, use --on-preempt end",
         ),
+        ({"env": ["A=1", "UID=1000"]}, "UID cannot be set on hpc: bash keeps it for itself; use another name"),
     ],
 )
 def test_what_slurm_cannot_keep_is_refused(options: dict[str, Any], words: str) -> None:

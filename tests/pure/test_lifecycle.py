@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from agentless.errors import IllegalMove
+from agentless.model.nodes.slurm import SlurmCluster
+from agentless.model.scheduling.overflow import Refusal
 from agentless.model.tasks.gang import Gang
 from agentless.model.tasks.requirement import Requirement
 from agentless.model.tasks.task import Ended, KeptPlace, Lost, Paused, Pending, Rank, Running, Task
@@ -23,6 +25,7 @@ from agentless.model.tasks.task_event import (
     Exited,
     Froze,
     GaveUp,
+    HandedBack,
     HandedOver,
     JobQueued,
     Launched,
@@ -73,6 +76,7 @@ EVENTS: dict[str, TaskEvent] = {
     "preempts": Preempts(KeptPlace("node1", (), ("t2",), NOW + 15)),
     "place lost": PlaceLost("not free in time"),
     "handed over": HandedOver("hpc"),
+    "handed back": HandedBack(Refusal("hpc", SlurmCluster(), "Invalid account")),
     "terms changed": TermsChanged(Terms(expires=3600.0)),
     "stop asked": StopAsked("stop"),
     "froze": Froze(),
@@ -308,8 +312,8 @@ class Life(RuleBasedStateMachine):
         except IllegalMove:
             assert self.task == before
             return
-        self.assigned = (self.assigned or isinstance(event, Assigned)) and not isinstance(event, Unplaced)
-        assert before.live or self.task == before or isinstance(event, (Restarted, Launched))
+        self.assigned = (self.assigned or isinstance(event, Assigned)) and not isinstance(event, (Unplaced, HandedBack))
+        assert before.live or self.task == before or isinstance(event, (Restarted, Launched, JobQueued))
 
     @invariant()
     def gpus_are_held_from_the_assignment_on_unless_the_node_refuses(self) -> None:

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentless.controller.scheduling.overflows import Overflows
+from agentless.controller.submit.builder import TaskBuilder
 from agentless.errors import IllegalMove, UsageError
+from agentless.inventory.inventory import load
 from agentless.model.files.file_spec import Upload
 from agentless.model.nodes.cluster_node import ClusterNode
+from agentless.model.nodes.node import NodeConfig
 from agentless.model.nodes.slurm import SlurmCluster
-from agentless.model.scheduling.overflow import parse_overflow
+from agentless.model.scheduling.overflow import Refusal, parse_overflow
 from agentless.model.tasks.job import Job
-from agentless.model.tasks.spec import Mount
+from agentless.model.tasks.spec import Mount, TaskSpec
 from agentless.model.tasks.task import KeptPlace, Pending, Placement, Task
-from agentless.model.tasks.task_event import Assigned, HandedOver
+from agentless.model.tasks.task_event import Assigned, HandedBack, HandedOver, TermsChanged
+from agentless.model.tasks.terms import Terms
 from agentless.rules.explain.obstacles import never
 from agentless.rules.scheduling.overflow import KnownCluster, deadline, going, overflow_words, takers
 from agentless.rules.scheduling.timeline.promise import Promise
@@ -32,6 +39,12 @@ DUE: dict[str, Any] = {"created_at": NOW - AFTER}
 
 def node(name: str = "c1", gpus: tuple[tuple[str, int], ...] = (("a100", 4),), state: str = "idle") -> ClusterNode:
     return ClusterNode(name, state, gpus, (), 64, 0, 1 << 18, 0, "")
+
+
+def link_of(name: str, **keys: Any) -> Any:
+    """What is known of a cluster of the inventory."""
+    config = NodeConfig(name, "login", slurm=SlurmCluster(container="apptainer", **keys))
+    return SimpleNamespace(node=config, inside=(node(),), inside_at=NOW, silence=None)
 
 
 HPC = KnownCluster("hpc", SlurmCluster(container="pyxis"), (node(),))
@@ -73,6 +86,24 @@ def starts(seconds: float, *, about: bool = False) -> Promise:
 )
 def test_a_task_is_due_once_it_is_expected_to_wait_too_long(task: Task, promise: Promise | None, goes: bool) -> None:
     assert gone(task, t1=promise) == ({"t1": "hpc"} if goes else {})
+
+
+@pytest.mark.parametrize(
+    ("task", "promise", "cause"),
+    [
+        (waiting(), starts(60), "it is expected to wait 30m 0s for a node"),
+        (waiting(queued_at=NOW - 60), starts(7200), "it is expected to wait 2h 1m for a node"),
+        (waiting(**DUE), None, "it has waited 30m 0s for a node, and its start there is unknown"),
+        (waiting(**DUE), starts(60, about=True), "it has waited 30m 0s for a node, and its start there is unknown"),
+        (waiting(target="9x"), None, "no node can ever run it"),
+    ],
+)
+def test_the_event_has_the_cause_for_which_a_task_goes(task: Task, promise: Promise | None, cause: str) -> None:
+    link: Any = SimpleNamespace(**{**vars(link_of("hpc")), "inside": (node(gpus=(("", 16),)),)})
+    nodes: Any = SimpleNamespace(clusters={"hpc": link}, cluster=two_nodes, links={})
+    clock: Any = SimpleNamespace(now=lambda: NOW)
+    asks = replace(task, spec=replace(task.spec, terms=Terms(overflow=("hpc",))))
+    assert Overflows(nodes, clock).going([asks], {asks.id: promise}) == {asks.id: (HandedOver("hpc"), cause)}
 
 
 def test_a_task_that_no_node_can_ever_run_goes_at_once() -> None:
@@ -118,6 +149,35 @@ def test_an_image_goes_only_where_images_run_and_null_is_a_plain_job() -> None:
     null = replace(waiting().spec, image=None, container="NULL")
     assert bare.refuses(null) == ""
     assert null.on_cluster("hpc").container is None
+
+
+def test_a_task_is_checked_with_the_image_of_the_inventory_that_it_will_have(tmp_path: Path) -> None:
+    """Refused at once, or not at all: a mount means something in that image."""
+    inventory = tmp_path / "inventory.yaml"
+    link = link_of("hpc")
+    nodes: Any = SimpleNamespace(cluster_link=lambda _: link, clusters={"hpc": link}, links={})
+    vendors: Any = SimpleNamespace(reserved=lambda _: {}, device_mounts=())
+    unused: Any = None
+    overflows = Overflows(nodes, unused)
+    builder = TaskBuilder(nodes, unused, unused, vendors, unused, overflows, unused)
+    bare = TaskSpec(("true",), terms=Terms(overflow=("hpc",)), mounts=(Mount("/data", "/data"),))
+
+    def problem(defaults: str, spec: TaskSpec = bare) -> str:
+        inventory.write_text(f"version: 1\ndefaults: {{{defaults}}}\nnodes:\n  node1: {{host: a}}\n")
+        overflows.on_inventory(load(inventory))
+        try:
+            builder.check(spec)
+        except UsageError as error:
+            return str(error)
+        return ""
+
+    assert problem("image: torch") == ""
+    assert "where --mount without --image cannot be used; a task without an image sees" in problem("")
+    assert "--mount without --image" in problem('image: torch, container: "NULL"')
+    assert problem('image: torch, container: "NULL"', replace(bare, mounts=())) == ""
+    assert "--container cannot be used" in problem("image: torch, container: env")
+    assert problem("image: torch, container: env", replace(bare, image="own")) == ""
+    assert "--mount /a,b:/shared: apptainer takes no path with a comma" in problem('image: torch, shared_dir: "/a,b"')
 
 
 def test_what_only_chooses_among_nodes_does_not_keep_a_task() -> None:
@@ -168,6 +228,45 @@ def test_a_task_that_has_gone_to_a_cluster_goes_nowhere_else() -> None:
     for has_place in (held, apply(waiting(), Assigned(Placement("node1")), NOW)):
         with pytest.raises(IllegalMove):
             apply(has_place, HandedOver("hpc"), NOW)
+
+
+def test_a_task_whose_job_is_refused_asks_of_nodes_what_it_had_asked_and_does_not_go_there_again() -> None:
+    task = waiting(**DUE, image=None, container="NULL", needs={"exclude": ("node2",), "policy": "spread"})
+    there = apply(apply(task, HandedOver("hpc", ("a100",)), NOW), Assigned(Placement("hpc")), NOW)
+    there = apply(there, TermsChanged(Terms(time_limit=60)), NOW)
+    event = HandedBack(Refusal("hpc", SlurmCluster(account="x", container="apptainer"), "Invalid account"))
+    back = apply(there, event, NOW)
+    assert (back.state, back.spec) == ("pending", replace(task.spec, terms=Terms(time_limit=60)))
+    links = {name: link_of(name, account="x") for name in ("hpc", "other")}
+    nodes: Any = SimpleNamespace(clusters=links, cluster=two_nodes, links={})
+    clock: Any = SimpleNamespace(now=lambda: NOW)
+    overflows = Overflows(nodes, clock)
+    back = replace(back, spec=replace(back.spec, terms=Terms(overflow=("hpc",))))
+    assert overflows.words(back, None) == "cannot go to hpc: hpc refused its job: Invalid account"
+    assert overflows.going([back], {back.id: None}) == {}
+    both = replace(back, spec=replace(back.spec, terms=Terms(overflow=("hpc", "other"))))
+    assert overflows.going([both], {both.id: None})[both.id][0].cluster == "other"
+    links["hpc"] = link_of("hpc", account="y")
+    assert overflows.going([back], {back.id: None})[back.id][0].cluster == "hpc"
+    for other in (replace(there, stop="stop"), apply(task, Assigned(Placement("hpc")), NOW)):
+        with pytest.raises(IllegalMove):
+            apply(other, event, NOW)
+
+
+def test_a_refused_task_that_has_nowhere_to_wait_is_not_taken_back() -> None:
+    nodes: Any = SimpleNamespace(clusters={"hpc": link_of("hpc")}, cluster=two_nodes, links={})
+    clock: Any = SimpleNamespace(now=lambda: NOW)
+    overflows = Overflows(nodes, clock)
+
+    def comes_back(task: Task) -> bool:
+        there = apply(apply(task, HandedOver("hpc"), NOW), Assigned(Placement("hpc")), NOW)
+        found = overflows.taken_back(there, "hpc: Invalid account")
+        assert found is None or found.refusal == Refusal("hpc", SlurmCluster(container="apptainer"), "Invalid account")
+        return found is not None
+
+    assert (comes_back(waiting()), comes_back(waiting(target="9x"))) == (True, False)
+    named = replace(waiting(), spec=replace(waiting().spec, needs=replace(waiting().spec.needs, nodes=("hpc",))))
+    assert overflows.taken_back(apply(named, Assigned(Placement("hpc")), NOW), "no") is None
 
 
 @pytest.mark.parametrize("text", ["", "hpc,", "a b", "none,hpc", "-x"])

@@ -13,7 +13,7 @@ from agentless.model.containers.claim import labels_of
 from agentless.model.containers.container import DATED_LATE, Container, ContainerState
 from agentless.model.containers.signature import SIGNATURE
 from agentless.model.nodes.node_record import MAX_KEPT, NodeRecord
-from agentless.model.tasks.task import Ended, Placement, Running
+from agentless.model.tasks.task import Ended, Placement, Running, Submitted
 from agentless.model.tasks.task_event import (
     Assigned,
     Dated,
@@ -406,3 +406,25 @@ def test_a_job_that_is_in_the_queue_again_after_its_end_is_submitted_and_stopped
     (again,) = reconcile(ended, container(ended, "queued", signed=True), NOW)
     found = apply(ended, again, NOW)
     assert (found.state, found.stop) == ("submitted", after)
+
+
+@pytest.mark.parametrize(
+    ("stop", "reason", "expected"),
+    [
+        (None, None, ("killed", "its job was removed from the queue of its cluster, outside agentless")),
+        ("stop", None, ("cancelled", "stopped before it started")),
+        ("stop", "gave up", ("cancelled", "gave up")),
+    ],
+)
+@pytest.mark.parametrize("state", ["submitted", "lost"])
+def test_a_job_that_is_missing_before_it_began_was_stopped_or_removed_from_its_queue(
+    state: str, stop: Any, reason: str | None, expected: tuple[str, str]
+) -> None:
+    """Also if its cluster was silent meanwhile, and also an element of an array, which Slurm forgets at once."""
+    status = Submitted(Placement("hpc"), "4711_2:agentless-t1", NOW)
+    waits = replace(task(stop=stop, stop_reason=reason), status=status)
+    found = waits if state == "submitted" else apply(waits, LostContact("cut off"), NOW)
+    for event in reconcile(found, None, NOW):
+        found = apply(found, event, NOW)
+    assert isinstance(found.status, Ended)
+    assert (found.state, found.status.reason) == expected

@@ -568,6 +568,8 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "slurm-scripts.sh.j2": {"folder": values, "names": some},
     "slurm-number.sh.j2": {},
     "slurm-own.sh.j2": {},
+    "slurm-state.sh.j2": {},
+    "slurm-secrets.sh.j2": {"folder": values, "files": some},
     "slurm-pause.sh.j2": {"job": values, "verb": st.sampled_from(["suspend", "resume"])},
     "slurm-remove.sh.j2": {**FOLDER, "force": st.booleans()},
     "slurm-multinode.sh.j2": {"nodes": st.just({"size": 2, "slots": 8, "launcher": None})},

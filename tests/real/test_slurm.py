@@ -368,14 +368,34 @@ def test_a_controller_that_dies_in_a_submit_leaves_one_job_and_never_two(cli: Cl
 def test_a_task_for_which_nodes_have_no_room_goes_to_the_cluster_once(cli: Cli, slurm: Slurm) -> None:
     words = ("1x", "--overflow", "hpc", "--container", "NULL")
     assert "--share cannot be used" in cli("submit", *words, "--share", "--", "true", code=2).err
+    assert "would be pending" in (rehearsed := cli("submit", "--dry-run", *words, "--", "true")).out + rehearsed.err
+    assert "goes to hpc" in rehearsed.out + rehearsed.err
     said = cli("submit", *words, "--", "sh", "-c", "echo $SLURM_JOB_NAME")
     assert "goes to hpc" in said.err
     task = said.out.strip()
     assert "goes to hpc" in cli("explain", "1x", "--overflow", "hpc").out
     assert cli("logs", "-f", task).out == f"agentless-{task}\n"
-    assert handed_over(cli, task) == ["no node can start it in time"]
+    (cause,) = handed_over(cli, task)
+    assert cause.startswith("it has waited ")
+    assert cause.endswith(" for a node, and its start there is unknown")
     assert jobs(slurm, task) == ["COMPLETED"]
     assert cli("show", task).out.count("Handed over to hpc") == 1
+
+
+def test_a_task_that_the_cluster_refuses_waits_for_nodes_again(cli: Cli, slurm: Slurm) -> None:
+    sbatch = cli.lab.nodes["login"].dir / "bin" / "sbatch"
+    real = sbatch.read_text()
+    said = "sbatch: error: Batch job submission failed: Invalid account"
+    sbatch.write_text(f"#!/bin/sh\ntouch {sbatch}.asked; echo '{said}' >&2; exit 1\n")
+    task = cli.submit("1x", "--overflow", "hpc", "--container", "NULL", "--", "true")
+    until(lambda: Path(f"{sbatch}.asked").exists() and (state(cli, task), cli.task(task)["node"]) == ("pending", None))
+    said = cli("explain", task).out
+    assert said.count("cannot go to hpc: hpc refused its job: Invalid account") == said.count("Invalid account") == 1
+    sbatch.write_text(real)
+    assert len(handed_over(cli, task)) == 1
+    assert "Refused by the cluster, waits for nodes" in cli("show", task).out
+    cli("stop", task)
+    assert jobs(slurm, task) == []
 
 
 @pytest.mark.slow
@@ -587,6 +607,24 @@ def test_a_secret_of_a_task_that_is_stopped_in_the_queue_or_outside_is_removed(c
     cli("kill", holder)
     cli("wait", outside, code=None)
     assert subprocess.run(["grep", "-rl", "s3cret", cli.lab.root], capture_output=True, check=False).stdout == b""
+
+
+def test_secrets_that_a_job_has_left_are_removed_once_its_task_has_ended(cli: Cli) -> None:
+    """Of a job that never began and that Slurm has forgotten, nothing else removes them; those of others stay."""
+    folder = cli.lab.nodes["login"].dir / "home" / ".agentless" / "slurm"
+    ended, removed, live = cli.submit("hpc", "--", "true"), cli.submit("hpc", "--", "true"), running(cli)
+    cli("wait", ended, removed)
+    cli("rm", removed)
+    left = {name: folder / f"agentless-{name}" / "secrets" for name in (ended, removed, live, "2ofothers")}
+    for file in left.values():
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("export TOKEN='hush'")
+    until(lambda: not left[ended].exists() and not left[removed].exists())
+    assert left[live].exists()
+    assert left["2ofothers"].exists()
+    cli("kill", live)
+    until(lambda: not left[live].exists())
+    shutil.rmtree(left["2ofothers"].parent)
 
 
 def test_a_shell_takes_its_input_from_a_pipe(cli: Cli) -> None:

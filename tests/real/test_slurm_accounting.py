@@ -36,16 +36,25 @@ def cli(slurm: Slurm) -> Iterator[Cli]:
 
 
 CANCELLED = "its job was cancelled on the cluster, outside agentless"
+TOLD = "its job was ended by Slurm: cancelled, preempted, or at its time limit"
 ENDS = {
     "completed": ("completed", 0, "None"),
     "failed": ("failed", 3, "None"),
+    "late": ("failed", 4, "None"),
     "cancelled": ("killed", 1, CANCELLED),
     "deaf": ("killed", 1, CANCELLED),
-    "waiting": ("failed", 1, CANCELLED),
+    "waiting": ("killed", 1, CANCELLED),
 }
+KNOWN = ENDS | {
+    "cancelled": ("failed", 143, TOLD),
+    "deaf": ("failed", 1, TOLD),
+    "waiting": ("killed", 1, "its job was removed from the queue of its cluster, outside agentless"),
+}
+"""What is known of them without an accounting."""
 
 
-def test_jobs_that_slurm_has_forgotten_have_the_ends_that_its_accounting_knows(cli: Cli, slurm: Slurm) -> None:
+def ends(cli: Cli, slurm: Slurm) -> dict[str, tuple[str, int, str]]:
+    """How tasks have ended whose jobs have ended while no controller ran, and that Slurm has forgotten since."""
     go = cli.lab.root / "go"
     wait = f"until [ -e {go} ]; do sleep .1; done"
     tasks = {
@@ -55,27 +64,29 @@ def test_jobs_that_slurm_has_forgotten_have_the_ends_that_its_accounting_knows(c
         "deaf": running(cli, "--", "sh", "-c", "trap '' TERM; while :; do sleep 1; done"),
     }
     slurm.run("scontrol", "update", "nodename=c1,c2", "state=drain", "reason=fan")
-    tasks["waiting"] = cli.submit("hpc", "--", "true")
-    until(lambda: cli.task(tasks["waiting"])["state"] == "submitted")
+    waits = ("submit", "--secret-env", "TOKEN", "hpc", "--", "sh", "-c")
+    tasks |= {name: cli(*waits, "exit $0", "4", TOKEN="hush").out.strip() for name in ("late", "waiting")}
+    until(lambda: {cli.task(tasks[name])["state"] for name in ("late", "waiting")} == {"submitted"})
     numbers = {name: number(cli, tasks[name]) for name in ("cancelled", "deaf", "waiting")}
     cli.kill_controller()
     go.touch()
     slurm.run("scancel", *numbers.values())
-    until(lambda: not any(jobs(slurm, task) for task in tasks.values()), 200)
     slurm.run("scontrol", "update", "nodename=c1,c2", "state=resume")
-    assert {name: end(cli, task) for name, task in tasks.items()} == ENDS
+    until(lambda: not any(jobs(slurm, task) for task in tasks.values()), 200)
+    found = {name: end(cli, task) for name, task in tasks.items()}
+    folder = cli.lab.nodes["login"].dir / "home" / ".agentless" / "slurm"
+    until(lambda: not [*folder.glob("agentless-*/secrets")])
+    return found
 
 
-def test_without_the_accounting_the_folder_says_that_slurm_ended_it(cli: Cli, slurm: Slurm) -> None:
+def test_jobs_that_slurm_has_forgotten_have_the_ends_that_its_accounting_knows(cli: Cli, slurm: Slurm) -> None:
+    assert ends(cli, slurm) == ENDS
+
+
+def test_without_the_accounting_the_folder_says_how_they_ended(cli: Cli, slurm: Slurm) -> None:
     database = int(slurm.run("cat", f"{slurm.completed.parent}/slurmdbd.pid"))
-    task = running(cli, "--", "sleep", "300")
-    job = number(cli, task)
-    cli.kill_controller()
-    slurm.run("scancel", job)
-    until(lambda: not jobs(slurm, task), 200)
     os.kill(database, signal.SIGSTOP)
     try:
-        why = "its job was ended by Slurm: cancelled, preempted, or at its time limit"
-        assert end(cli, task) == ("failed", 143, why)
+        assert ends(cli, slurm) == KNOWN
     finally:
         os.kill(database, signal.SIGCONT)

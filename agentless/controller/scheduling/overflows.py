@@ -9,17 +9,20 @@ from agentless.controller.nodes.registry import Nodes
 from agentless.errors import UsageError
 from agentless.inventory.inventory import Inventory
 from agentless.model.nodes.cluster import Cluster
-from agentless.model.scheduling.overflow import Overflow
+from agentless.model.nodes.slurm import SlurmCluster
+from agentless.model.scheduling.overflow import Overflow, Refusal
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.task import Task
-from agentless.model.tasks.task_event import HandedOver
+from agentless.model.tasks.task_event import HandedBack, HandedOver
 from agentless.ports import Clock
 from agentless.rules.explain.obstacles import never
-from agentless.rules.scheduling.overflow import KnownCluster, going, overflow_words, takers
+from agentless.rules.scheduling.overflow import KnownCluster, cause_words, going, overflow_words, takers
 from agentless.rules.scheduling.shape import shape_of
 from agentless.rules.scheduling.timeline.promise import Promise
 from agentless.rules.submit.cluster import check_for_overflow
 from agentless.rules.submit.cluster_gpus import with_type
+from agentless.rules.tasks.lifecycle import apply
+from agentless.rules.tasks.settings import with_shared
 
 
 class Overflows:
@@ -31,14 +34,18 @@ class Overflows:
         self._usual = Overflow()
         self._image: str | None = None
         self._container: str | None = None
+        self._shared_dir: str | None = None
 
     def on_inventory(self, inventory: Inventory) -> None:
         """Use its clusters for overflow, and its limit."""
         self._usual = inventory.overflow
-        self._image, self._container = inventory.image, inventory.container
+        self._image, self._container, self._shared_dir = inventory.image, inventory.container, inventory.shared_dir
 
     def check(self, spec: TaskSpec) -> None:
-        """Check the clusters that a task names itself; raises NotFound, or UsageError if none can ever take it."""
+        """Check the clusters that a task names itself, which is as built.
+
+        Raises NotFound, or UsageError if none can ever take it.
+        """
         problems = list[UsageError]()
         for name in spec.terms.overflow or ():
             try:
@@ -52,17 +59,29 @@ class Overflows:
         """Whether a task can wait for a cluster, even if no node can run it."""
         return bool(takers(spec, self._clusters(spec)))
 
-    def going(self, queue: Sequence[Task], promises: Mapping[str, Promise | None]) -> dict[str, HandedOver]:
-        """The tasks of a sorted queue that go to a cluster now, by id."""
+    def taken_back(self, task: Task, words: str) -> HandedBack | None:
+        """The event for a task that went to a cluster by overflow, which refuses it; None if it has nowhere to wait."""
+        link = self._nodes.clusters.get(task.node or "")
+        if link is None or task.on_nodes is None or task.stop:
+            return None
+        name = link.node.name
+        event = HandedBack(Refusal(name, link.node.slurm or SlurmCluster(), words.removeprefix(f"{name}: ")))
+        waits = apply(task, event, self._clock.now())
+        if never(self._nodes.cluster(), waits.spec, task.owner) and not takers(waits.spec, self._clusters_of(waits)):
+            return None
+        return event
+
+    def going(self, queue: Sequence[Task], promises: Mapping[str, Promise | None]) -> dict[str, tuple[HandedOver, str]]:
+        """The tasks of a sorted queue that go to a cluster now, by id, and why."""
         if not all(link.answered.is_set() for link in self._nodes.links.values()):
             return {}
         seen, places, hopeless = list[Cluster](), dict[object, str | None](), dict[object, bool]()
 
         def to(task: Task) -> str | None:
             # The tasks of a batch differ in their commands and targets alone, those of a workflow in everything.
-            key = task.id if task.spec.job else (task.batch, shape_of(task.spec))
+            key = task.id if task.spec.job else (task.batch, shape_of(task.spec), task.refusals)
             if key not in places:
-                able = takers(task.spec, self._clusters(task.spec))
+                able = takers(task.spec, self._clusters_of(task))
                 places[key] = able[0].name if able and not able[0].unknown else None
             return places[key]
 
@@ -74,20 +93,27 @@ class Overflows:
             return hopeless[key]
 
         asking = {task.id: task for task in queue if self._names(task.spec)}
-        found = going([*asking.values()], promises, self._clock.now(), self._usual.after, to, is_hopeless)
-        return {key: self._handed_over(asking[key], cluster) for key, cluster in found.items()}
+        now = self._clock.now()
+        found, given = going([*asking.values()], promises, now, self._usual.after, to, is_hopeless), {}
+        for key, cluster in found.items():
+            task, promise = asking[key], promises[key]
+            cause = cause_words(task, promise, now, hopeless=promise is None and is_hopeless(task))
+            given[key] = self._handed_over(task, cluster), cause
+        return given
 
     def words(self, task: Task, promise: Promise | None) -> str:
         """Whether a waiting task goes to a cluster and when, in words; empty if it is for nodes only."""
-        clusters = self._clusters(task.spec)
+        clusters = self._clusters_of(task)
         hopeless = bool(clusters and promise is None and never(self._nodes.cluster(), task.spec, task.owner))
         return overflow_words(task, promise, self._clock.now(), self._usual.after, clusters, hopeless=hopeless)
 
-    def with_image(self, task: Task) -> Task:
-        """A task that is only asked about, with the image or env of the inventory unless it has one."""
-        if task.spec.image is not None or task.spec.container is not None:
-            return task
-        return replace(task, spec=replace(task.spec, image=self._image, container=self._container))
+    def as_built(self, spec: TaskSpec) -> TaskSpec:
+        """A spec as its task will have it: with the image or env of the inventory unless it has one, and its folder."""
+        if spec.needs.nodes:
+            return spec
+        if spec.image is None and spec.container is None:
+            spec = replace(spec, image=None if self._container else self._image, container=self._container)
+        return spec if spec.on_node_itself else with_shared(spec, self._shared_dir)
 
     # ------------------------------------------------------------------ inside
 
@@ -100,6 +126,12 @@ class Overflows:
         if spec.needs.nodes:
             return ()
         return self._usual.clusters if spec.terms.overflow is None else spec.terms.overflow
+
+    def _clusters_of(self, task: Task) -> list[KnownCluster]:
+        """Those of them, with what they have refused; that of another configuration counts no more."""
+        said = {(each.cluster, each.config): each.reason for each in task.refusals}
+        known = self._clusters(task.spec)
+        return [replace(each, refused=said.get((each.name, each.config or SlurmCluster()), "")) for each in known]
 
     def _clusters(self, spec: TaskSpec) -> list[KnownCluster]:
         """Those of them that are still in the inventory."""

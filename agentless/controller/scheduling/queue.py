@@ -179,12 +179,11 @@ class Queue:
         coming = when(promise, self._nodes.cluster(), task.spec, gang=_promised(mates, looked))
         return f"preempts {named(promise.victims, self._tasks.live)}; {coming}"
 
-    def overflow(self, task_id: str, looked: Plan) -> str:
+    def overflow(self, task: Task, looked: Plan) -> str:
         """Whether a new task goes to a cluster and when, in words; empty if it is for nodes only."""
-        task = self._tasks.live.get(task_id)
-        if task is None or task_id not in looked.promises:
+        if task.id not in looked.promises:
             return ""
-        promise = looked.promises[task_id]
+        promise = looked.promises[task.id]
         if promise is None and len(looked.promises) > EXPLAINED:
             return ""  # as most of a large sweep
         return self._overflows.words(task, promise)
@@ -256,7 +255,7 @@ class Queue:
         now, cluster = self._clock.now(), self._nodes.cluster()
         mates = would_be_members([Task("", each, "", owner, now) for each in members or (spec,)])
         for task in mates:
-            asked = self._overflows.with_image(task)
+            asked = replace(task, spec=self._overflows.as_built(task.spec))
             if never(cluster, task.spec, owner):
                 words = f"{asked_together(mates)} would be refused" if len(mates) > 1 else no_node(task.spec)
                 words = "; ".join(filter(None, (words, self._overflows.words(asked, None))))
@@ -276,7 +275,8 @@ class Queue:
         place, promise = 1 + next(at for at, unit in enumerate(units) if task in unit), found.promises.get(task.id)
         coming = when(promise, cluster, task.spec, gang=_promised(mates, found))
         summary = f"{asked_together(mates)} would be number {place} in the queue; {coming}"
-        summary = "; ".join(filter(None, (summary, self._overflows.words(self._overflows.with_image(task), promise))))
+        built = replace(task, spec=self._overflows.as_built(task.spec))
+        summary = "; ".join(filter(None, (summary, self._overflows.words(built, promise))))
         explained = self._explained(cluster, mates, summary, promise, self._ahead(task, found))
         return replace(explained, preemption=preempts(cluster, *as_one(mates, found.promises), self._tasks.live))
 

@@ -134,7 +134,7 @@ class Scheduler:
             )
         # What it changes wakes the next look, where these tasks are launched as any that has a cluster as its target.
         if self._nodes.clusters and (going := self._overflows.going(self._queue.waiting(), self._queue.plan.promises)):
-            self._ledger.apply_all({task: (event, "no node can start it in time") for task, event in going.items()})
+            self._ledger.apply_all(going)
 
     def _assign(self, starts: Mapping[str, Placement], cause: str) -> None:
         """Assign tasks to their places in one write; their launches count as in progress from here on."""

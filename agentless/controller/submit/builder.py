@@ -117,8 +117,9 @@ class TaskBuilder:
             check_for_nodes(spec)
             for name in spec.needs.exclude:
                 self._nodes.place(name)
-        self._overflows.check(spec)
-        if not self._overflows.may_go(spec):
+        built = self._overflows.as_built(spec)
+        self._overflows.check(built)
+        if not self._overflows.may_go(built):
             check_there_are_nodes(spec, self._nodes.links, self._nodes.clusters)
         if spec.notify and not self._can_notify:
             raise UsageError("--notify: the inventory has no targets; add one below notify: in the inventory")
@@ -213,7 +214,6 @@ class TaskBuilder:
             task_id = request.ids[number] if request.ids else self._last_id
             batch = request.batch or (tasks[0].id if tasks else task_id)
             whole = spec if spec.on_node_itself or is_job else with_shared(replace(spec, image=image), self._shared_dir)
-            self._overflows.check(whole)  # once more: it has its image now
             if whole.job is not None:
                 count = whole.job.tasks if request.ids else len(request.specs)
                 whole = replace(whole, job=replace(whole.job, workflow=batch, tasks=count))

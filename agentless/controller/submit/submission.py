@@ -18,6 +18,7 @@ from agentless.model.tasks.spec import TaskSpec, check_secrets
 from agentless.model.tasks.task import Task
 from agentless.model.view import StartView
 from agentless.rules.explain.obstacles import never, refusal
+from agentless.rules.scheduling.plan import Plan
 
 CLUSTER_WITHIN = 8.0
 """Seconds for which a submit waits for the answer of a cluster."""
@@ -67,7 +68,8 @@ class Submission:
         looked = self._queue.look(self._admission.may_start(tasks))
         placements = looked.starts
         if request.dry_run:
-            return _noticed(self._admission.rehearse(tasks, placements, request.secrets), notice)
+            rehearsed = zip(tasks, self._admission.rehearse(tasks, placements, request.secrets), strict=True)
+            return _noticed([self._with_overflow(start, task, looked) for task, start in rehearsed], notice)
         if request.whole and any(found := self._admission.turned_away(tasks, placements)):
             return _none_begun([task.spec for task in tasks], found)
         begin(tasks)
@@ -77,7 +79,7 @@ class Submission:
             None
             if task.id in placements and not error
             else self._answers.not_begun(
-                task, error, self._queue.preempting(task, looked), self._queue.overflow(task.id, looked)
+                task, error, self._queue.preempting(task, looked), self._queue.overflow(task, looked)
             )
             for task, error in zip(tasks, refused, strict=True)
         ]
@@ -112,6 +114,12 @@ class Submission:
         """Why one of the tasks fits no node that has answered; the others are wrong in another way."""
         words = never(self._nodes.cluster(), request.specs[number], request.owner or request.by.name)
         return Refused(words) if words else None
+
+    def _with_overflow(self, start: StartView, task: Task, looked: Plan) -> StartView:
+        """What would happen to a task, with the cluster that it would go to."""
+        if start.exit_code or not (words := self._queue.overflow(task, looked)):
+            return start
+        return replace(start, message="; ".join(filter(None, (start.message, words))))
 
     def _patience(self, task: Task) -> float | None:
         """How long whoever submits a task waits for its launch, in seconds: a cluster may be busy with others."""

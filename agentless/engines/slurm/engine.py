@@ -57,6 +57,7 @@ _FOLDER = re.compile(
     r"(told |oom )?(.{1,300})"
 )
 _SCRIPT = re.compile(r"agentless-([0-9a-z-]{4,40}) ([A-Za-z0-9_=-]+)")
+_LEFT = re.compile(r"^secrets agentless-([0-9a-z-]{4,40})$", re.MULTILINE)
 _JOBS_LINE = re.compile(r"(agentless-[0-9a-z-]{4,40}) '?([^ ']+)'?")
 _SUBMITTED = re.compile(r"job ([0-9]{1,10}(?:_[0-9]{1,10})?)")
 _YEAR = 180 * 86400.0
@@ -120,7 +121,8 @@ class Slurm:
         if not answer.ok:
             return EngineFacts(error=self.complaint(answer.out.strip()))
         try:
-            return EngineFacts(containers=self._jobs_in(answer))
+            jobs = self._jobs_in(answer)
+            return EngineFacts(containers=jobs, secrets=tuple(_LEFT.findall(answer.out)[:MAX_JOBS]))
         except TooMuch as error:
             return EngineFacts(error=str(error))
 
@@ -294,6 +296,10 @@ class Slurm:
     def remove(self, container: str, *, force: bool = False) -> Command:
         """Remove its folder; with `force` also cancel it."""
         return self._of(container, "slurm-remove.sh.j2", force=force)
+
+    def remove_secrets(self, tasks: Sequence[str]) -> Command:
+        """Remove what is left of the secrets of these tasks."""
+        return self._command("slurm-secrets.sh.j2", files=[f"agentless-{task}/secrets" for task in tasks])
 
     def check(self, result: Result) -> None:
         """Raise RuntimeFailed with Slurm's complaint unless the command worked."""

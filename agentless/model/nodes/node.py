@@ -190,7 +190,7 @@ class EngineFacts:
     groups. `cdi` are the CDI devices that the engine knows, empty if it is not known which. `root` is the folder in
     which the engine keeps images and containers. `keeps` identifies where Docker keeps containers: those that it keeps
     elsewhere do not show. None if it is unknown. `note` is what else is known of such an engine, in words.
-    `desktop`: it is Docker Desktop.
+    `desktop`: it is Docker Desktop. `secrets` are tasks whose secrets lie on the disk of a cluster.
     """
 
     version: str | None = None
@@ -209,6 +209,7 @@ class EngineFacts:
     note: str = ""
     root: str | None = None
     desktop: bool = False
+    secrets: tuple[str, ...] = ()
     keeps: str | None = None
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agentless.errors import UsageError
-from agentless.model.scheduling.needs import NODE_NAME
+from agentless.model.nodes.slurm import SlurmCluster
+from agentless.model.scheduling.needs import NODE_NAME, Needs
 
 NEVER = "none"
 """Typed instead of clusters: the task stays on nodes."""
@@ -21,6 +22,23 @@ class Overflow:
 
     clusters: tuple[str, ...] = ()
     after: float = AFTER
+
+
+@dataclass(frozen=True, slots=True)
+class OnNodes:
+    """What a task that was handed over to a cluster had asked of nodes."""
+
+    needs: Needs
+    container: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A cluster has refused the job of a task. It is not asked again while the inventory has it as this `config`."""
+
+    cluster: str
+    config: SlurmCluster
+    reason: str
 
 
 def parse_overflow(text: str) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from agentless.model.scheduling.overflow import Refusal
 from agentless.model.tasks.gang import Gang
 from agentless.model.tasks.requirement import Requirement
 from agentless.model.tasks.task import Ended, KeptPlace, Outcome, Placement, Rank, StopKind
@@ -99,6 +100,13 @@ class HandedOver:
 
     cluster: str
     gpu_types: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HandedBack:
+    """That cluster has refused its job: it waits for nodes again."""
+
+    refusal: Refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +252,7 @@ TaskEvent = (
     | Preempts
     | PlaceLost
     | HandedOver
+    | HandedBack
     | Step
     | JobQueued
     | Launched

@@ -24,15 +24,21 @@ from agentless.rules.submit.cluster_gpus import lacks, with_type
 
 @dataclass(frozen=True, slots=True)
 class KnownCluster:
-    """A cluster as it is known now: `silence` is why it does not answer, `nodes` are None before their first answer."""
+    """A cluster as it is known now: `silence` is why it does not answer, `nodes` are None before their first answer.
+
+    `refused` is why it has refused the job of the task that is meant, if it has.
+    """
 
     name: str
     config: SlurmCluster | None = None
     nodes: Sequence[ClusterNode] | None = None
     silence: str | None = None
+    refused: str = ""
 
     def refuses(self, spec: TaskSpec) -> str:
         """Why it cannot take a task, in words; empty if it can."""
+        if self.refused:
+            return f"{self.name} refused its job: {self.refused}"
         try:
             check_for_overflow(spec, self.name, self.config)
             if self.nodes is not None:
@@ -97,6 +103,16 @@ def going(
             if late and (cluster := to(task)):
                 found[task.id] = cluster
     return found
+
+
+def cause_words(task: Task, promise: Promise | None, now: float, *, hopeless: bool) -> str:
+    """Why a task goes to a cluster now."""
+    if hopeless:
+        return "no node can ever run it"
+    since = deadline(task, 0.0)
+    if promise and promise.firm and promise.start is not None:
+        return f"it is expected to wait {format_duration(max(now, promise.start) - since)} for a node"
+    return f"it has waited {format_duration(now - since)} for a node, and its start there is unknown"
 
 
 def overflow_words(

@@ -23,6 +23,8 @@ _INSTEAD = {
     "--volume": "write to a shared disk of the cluster",
 }
 """What to do instead of options that mean nothing there."""
+_OF_THE_SHELL = frozenset({"BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "SHELLOPTS", "UID"})
+"""Variables that nobody may change in bash: the scripts of a job would end there."""
 
 
 def is_place_alone(target: str) -> bool:
@@ -88,6 +90,8 @@ def check_for_cluster(spec: TaskSpec, cluster: str, config: SlurmCluster | None)
             f"{cluster}: a job that Slurm starts again has no secrets; with --secret-env, use --on-preempt end, or "
             "omit --preemptible"
         )
+    if name := next((name for name in spec.env if name in _OF_THE_SHELL), None):
+        raise UsageError(f"{name} cannot be set on {cluster}: bash keeps it for itself; use another name")
     unsupported = {
         "GPU numbers": bool(spec.needs.indices),
         "--container": spec.container is not None,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from agentless.errors import IllegalMove
+from agentless.model.scheduling.overflow import OnNodes
 from agentless.model.tasks.task import (
     Assigning,
     Blocked,
@@ -33,6 +34,7 @@ from agentless.model.tasks.task_event import (
     Exited,
     Froze,
     GaveUp,
+    HandedBack,
     HandedOver,
     JobQueued,
     Launched,
@@ -101,7 +103,13 @@ def apply(task: Task, event: TaskEvent, now: float) -> Task:
         case Pending(place=KeptPlace()) as status, PlaceLost(reason=reason):
             return replace(task, status=replace(status, place=None, reason=reason))
         case Pending(place=None), HandedOver(cluster, gpu_types) if not task.spec.needs.nodes:
-            return replace(task, spec=task.spec.on_cluster(cluster, gpu_types), status=Pending(), rank=None)
+            left = OnNodes(task.spec.needs, task.spec.container)
+            spec = task.spec.on_cluster(cluster, gpu_types)
+            return replace(task, spec=spec, status=Pending(), rank=None, on_nodes=left)
+        case ((Assigning() | Lost(container=None)), HandedBack(refusal)) if task.on_nodes and not task.stop:
+            spec = replace(task.spec, needs=task.on_nodes.needs, container=task.on_nodes.container)
+            others = [each for each in task.refusals if each.cluster != refusal.cluster]
+            return replace(task, spec=spec, status=Pending(), on_nodes=None, refusals=(*others, refusal))
         case ((Blocked() | Pending()), GaveUp(reason=reason)):
             return replace(task, status=Ended("cancelled", now, reason=reason))
         case ((Assigning() | Lost(container=None)), Unplaced(reason, at_once, unfit)) if not task.stop:

@@ -37,6 +37,7 @@ _NO_RECORD = NodeRecord()
 
 _STOPPED = "stopped before it started"
 _UNSTARTED = "its job ended before it started"
+_REMOVED = "its job was removed from the queue of its cluster, outside agentless"
 SAME_START = 60.0
 """Seconds by which a cluster may move an expected start without an event."""
 REAP_AFTER = 300.0
@@ -175,9 +176,10 @@ def _is_revived(status: Ended, container: Container | None) -> bool:
 
 def _missing(task: Task, now: float, booted_at: float | None, record: NodeRecord) -> tuple[TaskEvent, ...]:
     status = task.status
-    if isinstance(status, Submitted):
-        gone = "its job was removed from the queue of its cluster, outside agentless"
-        return (LaunchFailed((task.stop_reason if task.stop else None) or gone, "killed"),)
+    waited = isinstance(status, Lost) and status.started_at is None and job_number(status.container)
+    if isinstance(status, Submitted) or waited:
+        known = (JobQueued(task.container_ref),) if waited else ()
+        return (*known, LaunchFailed((task.stop_reason or _STOPPED) if task.stop else _REMOVED, "killed"))
     if isinstance(status, (Running, Paused, Lost)) and status.container is not None:
         began = status.started_at or task.created_at
         if job_number(status.container):

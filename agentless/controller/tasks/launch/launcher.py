@@ -33,7 +33,7 @@ from agentless.errors import (
 )
 from agentless.model.files.file_spec import Prepared
 from agentless.model.tasks.task import Assigning, Lost, Pending, Task
-from agentless.model.tasks.task_event import JobQueued, Launched, LaunchFailed, TaskEvent, Unplaced
+from agentless.model.tasks.task_event import HandedBack, JobQueued, Launched, LaunchFailed, TaskEvent, Unplaced
 from agentless.ports import Clock, Engine
 from agentless.rules.explain.obstacles import never
 from agentless.rules.tasks.reconcile import LAUNCH_BOUND
@@ -48,7 +48,7 @@ _log = logging.getLogger(__name__)
 
 
 class Launcher:
-    """Launches tasks."""
+    """Launches tasks. `taken_back` gives the event for one that waits for nodes again, since its cluster refuses it."""
 
     def __init__(
         self,
@@ -56,6 +56,7 @@ class Launcher:
         ledger: Ledger,
         reconciler: Reconciler,
         preparation: Preparation,
+        taken_back: Callable[[Task, str], HandedBack | None],
         bus: EventBus,
         clock: Clock,
     ) -> None:
@@ -64,6 +65,7 @@ class Launcher:
         self._tasks = ledger.tasks
         self._reconciler = reconciler
         self._preparation = preparation
+        self._taken_back = taken_back
         self._bus = bus
         self._clock = clock
         self._commits = GroupCommit(ledger)
@@ -195,10 +197,17 @@ class Launcher:
             else:
                 raise
         except (RuntimeFailed, TemplateError) as error:
-            self._apply_if_live(task_id, LaunchFailed(str(error)), f"the launch on {task.node} failed")
+            self._failed(task_id, str(error))
         finally:
             self._tasks.launching.discard(task_id)
         self._reconciler.catch_up(task_id)
+
+    def _failed(self, task_id: str, words: str) -> None:
+        """The launch is certain to have failed. Where overflow sent it to a cluster, it may wait for nodes again."""
+        if task := self._tasks.live.get(task_id):
+            back = self._taken_back(task, words)
+            cause = f"{words}; waits for nodes" if back else f"the launch on {task.node} failed"
+            self._ledger.apply(task_id, back or LaunchFailed(words), cause)
 
     async def _answered(self, link: TaskLink, task: Task, container: str) -> None:
         program = link.runtime_of(task).program

@@ -1,0 +1,200 @@
+"""The scripts for a login node, in the shells and with the programs that one may have; Slurm itself is played."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from agentless.engines.slurm.engine import Slurm
+from agentless.errors import InventoryError
+from agentless.inventory.inventory import load
+from agentless.model.command import Command, Result
+from agentless.model.containers.launch import Launch
+from agentless.model.containers.log_query import LogQuery
+from agentless.model.nodes.node import NodeConfig
+from agentless.model.nodes.slurm import SlurmCluster
+from agentless.model.tasks.spec import TaskSpec
+from agentless.model.tasks.task import Placement, Task
+from agentless.paths import template_dir
+from agentless.render import Renderer
+from tests.pure.build import SIGNER, task
+from tests.pure.shells import SHELLS
+
+ENGINE = Slurm(NodeConfig("hpc", "login1"), SlurmCluster(), Renderer([template_dir()]), SIGNER)
+SPEC = TaskSpec(("true",), secret_env=("TOKEN",))
+SECRETS = {"TOKEN": "it's"}
+PLAYED = {
+    "sbatch": 'echo "sbatch $*" >> $AT/asked; echo 101',
+    "scancel": 'echo "scancel $*" >> $AT/asked',
+    "squeue": 'case "$*" in *"%j %F"*) cat $AT/names ;; *"|%j|"*) cat $AT/noted ;; *--Format*) cat $AT/jobs ;; esac',
+    # That of busybox has no -w.
+    "flock": 'case $1 in -w) exit 1 ;; esac; exec /usr/bin/flock "$@"',
+}
+STATE = "RUNNING|None|0|1795759823|1795759824|NONE|c1|cpu=1"
+
+
+@dataclass
+class Login:
+    """A login node: its folder of jobs, and what Slurm answers there."""
+
+    shell: list[str]
+    at: Path
+
+    @property
+    def folder(self) -> Path:
+        return self.at / ".agentless" / "slurm"
+
+    def run(self, command: Command) -> Result:
+        programs = "/usr/bin:/bin" if self.shell[0] != "busybox" else str(self.at / "applets")
+        env = {"HOME": str(self.at), "AT": str(self.at), "PATH": f"{self.at}/bin:{programs}", **command.secrets}
+        ran = subprocess.run(
+            [f"/usr/bin/{self.shell[0]}", *self.shell[1:], "-c", command.script],
+            env=env,
+            capture_output=True,
+            check=False,
+        )
+        assert b"invalid option" not in ran.stderr
+        assert b"unrecognized" not in ran.stderr
+        return Result(ran.returncode, ran.stdout, ran.stderr)
+
+    def launch(self, *tasks: Task) -> list[str]:
+        command = ENGINE.launches([Launch(each, Placement("hpc"), secrets=SECRETS) for each in tasks])
+        answers = ENGINE.answers(len(tasks), self.run(command))
+        return [ENGINE.parse_launch(each, answer) for each, answer in zip(tasks, answers, strict=True)]
+
+    def says(self, **answers: str) -> None:
+        for name, answer in answers.items():
+            self.at.joinpath(name).write_text(answer)
+
+    def asked(self) -> list[str]:
+        file = self.at / "asked"
+        lines = file.read_text().splitlines() if file.exists() else []
+        file.unlink(missing_ok=True)
+        return lines
+
+
+@pytest.fixture(params=SHELLS, ids=" ".join)
+def login(request: pytest.FixtureRequest, tmp_path: Path) -> Login:
+    for name in ("bin", "applets"):
+        tmp_path.joinpath(name).mkdir()
+    subprocess.run(["busybox", "--install", "-s", tmp_path / "applets"], check=True)
+    for name, script in PLAYED.items():
+        tmp_path.joinpath("bin", name).write_text(f"#!/bin/sh\n{script}\n")
+        tmp_path.joinpath("bin", name).chmod(0o755)
+    login = Login(request.param, tmp_path)
+    login.says(names="", jobs="", noted="")
+    return login
+
+
+def test_a_task_is_launched_seen_read_stopped_and_removed(login: Login) -> None:
+    one, *array = (task(f"2task{each}", "hpc", batch="2task1" if each else "2task0", spec=SPEC) for each in range(4))
+    assert login.launch(one) == ["101:agentless-2task0"]
+    at = login.folder / "agentless-2task0"
+    assert at.joinpath("secrets").read_text() == "export TOKEN='it'\\''s'\n"
+    numbers = [f"101_{each}:agentless-2task{each}" for each in range(1, 4)]
+    assert (login.launch(*array), login.launch(*array)) == (numbers, numbers)
+    lines = login.asked()
+    assert [("--array=1-3" in line, "2task0" in line) for line in lines] == [(False, True), (True, False)]
+    comment = lines[0].partition("--comment=")[2].partition(" --output")[0]
+    at.joinpath("ended").write_text(f"101 3 100 200 {comment}\n")
+    for name in ("ended", "job"):
+        login.folder.joinpath("agentless-2odd").mkdir(exist_ok=True)
+        os.mkfifo(login.folder / "agentless-2odd" / name)
+    waits = f"7_2|{STATE}|agentless_array-2task1|agentless|\n"
+    login.says(jobs=waits)
+    expected = {"101:agentless-2task0": ("exited", 3), "7_2:agentless-2task2": ("running", None)}
+    facts = ENGINE.parse_facts({"slurm.jobs": login.run(Command(ENGINE.facts(accounting=True)[0].script))}, 0, 0)
+    assert {each.id: (each.state, each.exit_code) for each in facts.containers or ()} == expected
+    assert [each.signed for each in facts.containers or ()] == [True, True]
+    assert sorted(facts.secrets) == ["2task0", "2task2"]  # the others are no longer listed with their array
+    (look,) = ENGINE.parse_containers(login.run(ENGINE.containers("2task2")), 0.0)
+    assert look.id == "7_2:agentless-2task2"
+    at.joinpath("out").write_text("one\ntwo\n")
+    assert login.run(ENGINE.logs("101:agentless-2task0", LogQuery(tail=1))).out == "two\n"
+    login.says(noted="PENDING|agentless-2task0|x\n")
+    assert login.run(ENGINE.signal("101:agentless-2task0", "TERM")).ok
+    assert (login.asked(), at.joinpath("secrets").exists()) == (["scancel 101"], False)
+    assert login.run(ENGINE.remove_secrets(["2task2"])).ok
+    assert not (login.folder / "agentless-2task2" / "secrets").exists()
+    assert login.run(ENGINE.remove("101:agentless-2task0", force=True)).ok
+    assert not at.exists()
+    assert set(ENGINE.parse_scripts(login.run(ENGINE.scripts()))) == {"2task1", "2task2", "2task3"}
+
+
+NOTED = {
+    "RUNNING|agentless-2task0|agentless 2task0 c1 1:00": True,
+    "RUNNING|renamed|agentless 2task0 c1 1:00": True,
+    "RUNNING|agentless-2task0|changed": True,
+    "RUNNING|mine|my own work": False,
+    "RUNNING|agentless-2other|agentless 2other c1 1:00": False,
+    "RUNNING|agentless_array-2task0|agentless": False,
+    "": False,
+}
+"""What Slurm says of the job that a folder names, and whether it is that of its task."""
+
+
+def test_a_number_that_was_changed_cancels_no_other_job(login: Login) -> None:
+    launched = login.launch(task("2task0", "hpc", spec=SPEC))
+    login.asked()
+    for noted, is_its in NOTED.items():
+        login.says(noted=noted)
+        assert login.run(ENGINE.signal(*launched, "TERM")).ok == is_its
+        assert login.asked() == ["scancel --signal=TERM 101"] * is_its
+    for noted in ("RUNNING|mine|my own work", "RUNNING|agentless-2task0|x"):
+        login.launch(task("2task0", "hpc", spec=SPEC))
+        login.says(noted=noted)
+        login.asked()
+        assert login.run(ENGINE.remove("agentless-2task0", force=True)).ok
+        by_name, *by_number = login.asked()
+        assert by_name.endswith("--name=agentless-2task0")
+        assert by_number == ["scancel 101"] * NOTED.get(noted, True)
+
+
+def test_a_number_of_another_element_of_an_array_is_not_that_of_a_task(login: Login) -> None:
+    login.launch(*(task(f"2task{each}", "hpc", batch="2task1", spec=SPEC) for each in (1, 2)))
+    login.says(noted="RUNNING|agentless_array-2task1|agentless")
+    login.asked()
+    for number, is_its in (("101_2", True), ("101_1", False), ("101", False)):
+        assert login.run(ENGINE.signal(f"{number}:agentless-2task2", "TERM")).ok == is_its
+        login.folder.joinpath("agentless-2task2", "job").write_text(f"{number}\n")
+    assert login.asked() == ["scancel --signal=TERM 101_2"]
+    assert login.run(ENGINE.remove("agentless-2task2", force=True)).ok
+    assert [line for line in login.asked() if "--name" not in line] == []
+
+
+ODD = """a'b"$(id>x)`id>x`;*\\%j&|<"""
+
+
+def test_a_partition_an_account_and_a_qos_reach_slurm_as_the_inventory_has_them(login: Login, tmp_path: Path) -> None:
+    """One by one and as an array, for a doctor's job and for the list of nodes; several words are refused."""
+    inventory = tmp_path / "inventory.yaml"
+
+    def cluster(account: str) -> NodeConfig:
+        keys = json.dumps({"engine": "slurm", "partition": f"p{ODD}", "account": account, "qos": f"q{ODD}"})
+        inventory.write_text(f"version: 1\nnodes: {{}}\nclusters:\n  hpc: {keys}\n")
+        return load(inventory).clusters["hpc"]
+
+    config = cluster(ODD)
+    engine = Slurm(config, config.slurm or SlurmCluster(), Renderer([template_dir()]), SIGNER)
+    script = 'for word; do echo "<$word>"; done >> $AT/asked; echo 101'
+    for program in ("sbatch", "srun", "sinfo"):
+        login.at.joinpath("bin", program).write_text(f"#!/bin/sh\n{script}\n")
+        login.at.joinpath("bin", program).chmod(0o755)
+    given = [f"<--partition=p{ODD}>", f"<--account={ODD}>", f"<--qos=q{ODD}>"]
+    one, *two = (task(f"2task{each}", "hpc", batch="2task1" if each else "2task0") for each in range(3))
+    for tasks in ([one], two):
+        login.run(engine.launches([Launch(each, Placement("hpc")) for each in tasks]))
+        assert [line for line in login.asked() if line in given] == given
+    login.run(engine.trial("m", gpus=False))
+    assert [line for line in login.asked() if line in given] == given
+    login.run(engine.nodes())
+    assert given[0] in login.asked()
+    assert not [*login.at.rglob("x")]
+    for several in ("a b", "a\nb", "a\tb", "-a", "", "a\x00b"):
+        with pytest.raises(InventoryError, match=r"clusters\.hpc\.account"):
+            cluster(several)
