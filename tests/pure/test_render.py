@@ -521,7 +521,7 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "systemd-shell.sh.j2": {**UNIT, **INSIDE_UNIT, "command": some},
     "slurm-checkup.sh.j2": {"folder": values, "programs": lists, "within": st.just(9)},
     "slurm-trial.sh.j2": {**FOLDER, "waits": st.just(9), "options": some},
-    "slurm-jobs.sh.j2": {**FOLDER, "name": maybe, "format": values, "accounting": maybe},
+    "slurm-jobs.sh.j2": {**FOLDER, "name": maybe, "mark": st.just("0af"), "format": values, "accounting": maybe},
     "slurm-job.sh.j2": {
         **FOLDER,
         "labels": st.just("eNo="),

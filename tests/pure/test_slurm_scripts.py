@@ -14,6 +14,7 @@ from agentless.engines.slurm.engine import Slurm
 from agentless.errors import InventoryError
 from agentless.inventory.inventory import load
 from agentless.model.command import Command, Result
+from agentless.model.containers.container import Container
 from agentless.model.containers.launch import Launch
 from agentless.model.containers.log_query import LogQuery
 from agentless.model.nodes.node import NodeConfig
@@ -31,7 +32,13 @@ SECRETS = {"TOKEN": "it's"}
 PLAYED = {
     "sbatch": 'echo "sbatch $*" >> $AT/asked; echo 101',
     "scancel": 'echo "scancel $*" >> $AT/asked',
-    "squeue": 'case "$*" in *"%j %F"*) cat $AT/names ;; *"|%j|"*) cat $AT/noted ;; *--Format*) cat $AT/jobs ;; esac',
+    "squeue": """
+case "$*" in
+  *"%j %F"*) cat $AT/names ;;
+  *"|%j|"*) cat $AT/noted ;;
+  *--Format*) mark=${*#*JobArrayID:|}; sed "s/MARK/${mark%%|*}/" $AT/jobs ;;
+esac""",
+    "sacct": 'mark=${*#*--delimiter=|}; sed "s/MARK/${mark%%|*}/g" $AT/past',
     # That of busybox has no -w.
     "flock": 'case $1 in -w) exit 1 ;; esac; exec /usr/bin/flock "$@"',
 }
@@ -67,6 +74,9 @@ class Login:
         answers = ENGINE.answers(len(tasks), self.run(command))
         return [ENGINE.parse_launch(each, answer) for each, answer in zip(tasks, answers, strict=True)]
 
+    def jobs(self, task: str) -> tuple[Container, ...]:
+        return ENGINE.parse_containers(self.run(ENGINE.containers(task)), 0.0)
+
     def says(self, **answers: str) -> None:
         for name, answer in answers.items():
             self.at.joinpath(name).write_text(answer)
@@ -87,7 +97,7 @@ def login(request: pytest.FixtureRequest, tmp_path: Path) -> Login:
         tmp_path.joinpath("bin", name).write_text(f"#!/bin/sh\n{script}\n")
         tmp_path.joinpath("bin", name).chmod(0o755)
     login = Login(request.param, tmp_path)
-    login.says(names="", jobs="", noted="")
+    login.says(names="", jobs="", noted="", past="")
     return login
 
 
@@ -105,14 +115,14 @@ def test_a_task_is_launched_seen_read_stopped_and_removed(login: Login) -> None:
     for name in ("ended", "job"):
         login.folder.joinpath("agentless-2odd").mkdir(exist_ok=True)
         os.mkfifo(login.folder / "agentless-2odd" / name)
-    waits = f"7_2|{STATE}|agentless_array-2task1|agentless|\n"
+    waits = f"7_2|MARK|{STATE}|agentless_array-2task1|agentless|\n"
     login.says(jobs=waits)
     expected = {"101:agentless-2task0": ("exited", 3), "7_2:agentless-2task2": ("running", None)}
     facts = ENGINE.parse_facts({"slurm.jobs": login.run(Command(ENGINE.facts(accounting=True)[0].script))}, 0, 0)
     assert {each.id: (each.state, each.exit_code) for each in facts.containers or ()} == expected
     assert [each.signed for each in facts.containers or ()] == [True, True]
     assert sorted(facts.secrets) == ["2task0", "2task2"]  # the others are no longer listed with their array
-    (look,) = ENGINE.parse_containers(login.run(ENGINE.containers("2task2")), 0.0)
+    (look,) = login.jobs("2task2")
     assert look.id == "7_2:agentless-2task2"
     at.joinpath("out").write_text("one\ntwo\n")
     assert login.run(ENGINE.logs("101:agentless-2task0", LogQuery(tail=1))).out == "two\n"
@@ -124,6 +134,22 @@ def test_a_task_is_launched_seen_read_stopped_and_removed(login: Login) -> None:
     assert login.run(ENGINE.remove("101:agentless-2task0", force=True)).ok
     assert not at.exists()
     assert set(ENGINE.parse_scripts(login.run(ENGINE.scripts()))) == {"2task1", "2task2", "2task3"}
+
+
+def test_a_name_with_line_breaks_is_no_line_of_another_job(login: Login) -> None:
+    """Neither in the list of jobs nor in the accounting; the job that has it is listed all the same."""
+    (one,) = login.launch(task("2task0", "hpc", spec=SPEC))
+    comment = login.asked()[0].partition("--comment=")[2].partition(" --output")[0]
+    ends = f"{STATE.replace('RUNNING', 'FAILED')}|agentless-2task0|{comment}|"
+    forged = f"x\n101|{ends}\n101|0123456789abcdef|{ends}\nwhole"
+    runs = f"101|MARK|{STATE}|agentless-2task0|{comment}|\n"
+    past = runs.removesuffix("|\n").replace("MARK|", "").replace("|", "|MARK|")
+    for answers in (
+        {"jobs": f"{runs}102|MARK|{STATE}|{forged}||agentless|\n"},
+        {"jobs": "", "past": f"{past}{forged}\n"},
+    ):
+        login.says(**answers)
+        assert [(each.id, each.state) for each in login.jobs("2task0")] == [(one, "running")]
 
 
 NOTED = {

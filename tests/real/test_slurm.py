@@ -32,7 +32,7 @@ from tests.lab import Lab
 from tests.lab.slurm import Slurm
 from tests.pure import build
 from tests.real.cli import Cli, finish, until
-from tests.real.slurm import end, jobs, running, started, state
+from tests.real.slurm import end, jobs, number, running, started, state
 
 ENGINE = Engine(NodeConfig("hpc", "login1"), SlurmCluster(), Renderer([template_dir()]), Signer("c1", b"key"))
 SECRETS = {"TOKEN": "hush"}
@@ -560,10 +560,16 @@ def test_a_job_of_the_same_name_by_somebody_else_changes_nothing(cli: Cli, slurm
     slurm.run("scontrol", "update", f"jobid={cli.task(task)['container'].partition(':')[0]}", "comment=changed")
     cli.submit("hpc", "--", "true")  # which is looked at, and so is the other one
     until(lambda: len(jobs(slurm, task)) == 2)
+    ended = f"{number(cli, task)}|FAILED|None|256|1|1795812000|1795812003|c1|gres/gpu=1|agentless-{task}|x"
+    slurm.run("sbatch", "--hold", f"--job-name=x\n{ended}", "--comment=|agentless", "--wrap=true")
+    look = cli.lab.nodes["login"].sh(ENGINE.facts()[0].script)
+    assert ended in look.stdout
+    seen = ENGINE.parse_containers(Result(0, look.stdout.encode()), 0.0)
+    assert {each.state for each in seen if each.id == cli.task(task)["container"]} == {"running"}
     until(lambda: all(each["state"] in ("running", "completed") for each in cli.get("/v1/tasks", ended=True)[-1:]))
     assert state(cli, task) == "running"
     cli("kill", task)
-    slurm.run("scancel", f"--name=agentless-{task}")
+    slurm.run("scancel", "--state=PENDING", "--user=root")
 
 
 def test_a_job_that_slurm_has_forgotten_does_not_run_again(cli: Cli, slurm: Slurm) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import posixpath
 import re
+import secrets
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -19,7 +20,7 @@ from agentless.engines.client_warnings import AsItIs
 from agentless.engines.slurm.checkup import PROGRAMS, WAITS, WITHIN, parse_checkup, parse_trial, trial_options
 from agentless.engines.slurm.container import apptainer_command, apptainer_variables, pyxis_mounts
 from agentless.engines.slurm.files import SlurmFiles
-from agentless.engines.slurm.jobs import ACCOUNTING, FORMAT, MAX_JOBS, Job, parse_jobs
+from agentless.engines.slurm.jobs import ACCOUNTING, MAX_JOBS, Job, parse_jobs, squeue_format
 from agentless.engines.slurm.nodes import NODE_FORMAT, parse_nodes
 from agentless.engines.slurm.options import dependency_options, sbatch_options, srun_options
 from agentless.engines.slurm.reasons import reason_words
@@ -107,10 +108,7 @@ class Slurm:
 
     def facts(self, *, accounting: bool = False) -> tuple[Section, ...]:
         """Ask for all our jobs, with `accounting` also for those that Slurm has forgotten without an end."""
-        asked = ACCOUNTING if accounting else None
-        return (
-            Section(_SECTION, self._script("slurm-jobs.sh.j2", name=None, format=FORMAT, accounting=asked), _LISTED),
-        )
+        return (Section(_SECTION, self._look(None, ACCOUNTING if accounting else None), _LISTED),)
 
     def parse_facts(self, sections: Mapping[str, Result], asked: float, answered: float) -> EngineFacts:
         """The jobs in the answer, as `containers`; `error` if Slurm does not answer."""
@@ -128,7 +126,7 @@ class Slurm:
 
     def containers(self, task: str) -> Command:
         """Ask for the job of one task."""
-        return self._command("slurm-jobs.sh.j2", name=f"agentless-{task}", format=FORMAT, accounting=ACCOUNTING)
+        return Command(self._look(f"agentless-{task}", ACCOUNTING) + "\n")
 
     def parse_containers(self, result: Result, clock: float) -> tuple[Container, ...]:
         """The jobs in an answer."""
@@ -313,6 +311,11 @@ class Slurm:
         return re.sub(r"^\w+: (error|fatal): (Batch job submission failed: )?", "", last)[:300]
 
     # ------------------------------------------------------------------ inside
+
+    def _look(self, name: str | None, accounting: str | None) -> str:
+        mark = secrets.token_hex(8)
+        form = squeue_format(mark)
+        return self._script("slurm-jobs.sh.j2", name=name, mark=mark, format=form, accounting=accounting)
 
     def _script(self, template: str, **values: Any) -> str:
         return self._renderer.script(template, folder=self._cluster.folder, **values)

@@ -15,7 +15,6 @@ from agentless.model.text import printable
 
 FIELDS = ("JobArrayID", "State", "Reason", "exit_code", "SubmitTime", "StartTime", "EndTime", "NodeList", "tres-alloc")
 """What is asked of `squeue --Format`, before the name and the comment, which may have any character."""
-FORMAT = ",".join(f"{field}:|" for field in (*FIELDS, "Name", "Comment"))
 ACCOUNTING = "JobID,State,Reason,ExitCode,Submit,Start,End,NodeList,AllocTRES,JobName,Comment"
 """The same fields for `sacct --format`."""
 MAX_JOBS = 20_000
@@ -90,9 +89,15 @@ class Job:
         return not (self.waits or self.runs or self.is_paused)
 
 
+def squeue_format(mark: str) -> str:
+    """What is asked of `squeue --Format`: behind the number of each job stands a mark, which no name can know."""
+    first, *others = FIELDS
+    return ",".join([f"{first}:|{mark}|", *(f"{field}:|" for field in (*others, "Name", "Comment"))])
+
+
 def parse_jobs(text: str) -> Iterator[Job]:
     """The jobs in the answer of `squeue` or `sacct`. Lines that make no sense are left out."""
-    return filter(None, map(_job, text.splitlines()[:MAX_JOBS]))
+    return filter(None, map(_job, text.split("\n")[:MAX_JOBS]))
 
 
 @lru_cache(MAX_JOBS)  # most lines are as in the look before
