@@ -538,6 +538,7 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "nodes": NODES,
     },
     "slurm-launch.sh.j2": {
+        "mark": st.just("0af"),
         "folder": values,
         "secrets": st.just([]),
         "lock_wait": st.just(60),
@@ -570,10 +571,11 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "slurm-own.sh.j2": {},
     "slurm-state.sh.j2": {},
     "slurm-secrets.sh.j2": {"folder": values, "files": some},
-    "slurm-pause.sh.j2": {"job": values, "verb": st.sampled_from(["suspend", "resume"])},
+    "slurm-pause.sh.j2": {**FOLDER, "job": values, "verb": st.sampled_from(["suspend", "resume"])},
     "slurm-remove.sh.j2": {**FOLDER, "force": st.booleans()},
     "slurm-multinode.sh.j2": {"nodes": st.just({"size": 2, "slots": 8, "launcher": None})},
     "slurm-shell.sh.j2": {
+        "folder": values,
         "name": st.just("agentless-2mxf"),
         "job": values,
         "mark": values,

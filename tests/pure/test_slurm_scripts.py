@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from agentless.engines.slurm.engine import Slurm
-from agentless.errors import InventoryError
+from agentless.errors import InventoryError, NoAnswer
 from agentless.inventory.inventory import load
 from agentless.model.command import Command, Result
 from agentless.model.containers.container import Container
@@ -21,6 +21,7 @@ from agentless.model.nodes.node import NodeConfig
 from agentless.model.nodes.slurm import SlurmCluster
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.task import Placement, Task
+from agentless.model.terminal import Attachment, InputKind
 from agentless.paths import template_dir
 from agentless.render import Renderer
 from tests.pure.build import SIGNER, task
@@ -35,9 +36,12 @@ PLAYED = {
     "squeue": """
 case "$*" in
   *"%j %F"*) cat $AT/names ;;
+  *"%i|"*) mark=${*#*%i|}; sed "s/MARK/${mark%%|*}/" $AT/numbers ;;
   *"|%j|"*) cat $AT/noted ;;
   *--Format*) mark=${*#*JobArrayID:|}; sed "s/MARK/${mark%%|*}/" $AT/jobs ;;
 esac""",
+    "scontrol": 'echo "scontrol $*" >> $AT/asked',
+    "srun": 'echo "srun $2" >> $AT/asked',
     "sacct": 'mark=${*#*--delimiter=|}; sed "s/MARK/${mark%%|*}/g" $AT/past',
     # That of busybox has no -w.
     "flock": 'case $1 in -w) exit 1 ;; esac; exec /usr/bin/flock "$@"',
@@ -97,7 +101,7 @@ def login(request: pytest.FixtureRequest, tmp_path: Path) -> Login:
         tmp_path.joinpath("bin", name).write_text(f"#!/bin/sh\n{script}\n")
         tmp_path.joinpath("bin", name).chmod(0o755)
     login = Login(request.param, tmp_path)
-    login.says(names="", jobs="", noted="", past="")
+    login.says(names="", jobs="", noted="", past="", numbers="")
     return login
 
 
@@ -167,10 +171,14 @@ NOTED = {
 def test_a_number_that_was_changed_cancels_no_other_job(login: Login) -> None:
     launched = login.launch(task("2task0", "hpc", spec=SPEC))
     login.asked()
+    shell = ENGINE.terminal.shell(*launched, ("true",), "mark", Attachment(InputKind.PIPE))
     for noted, is_its in NOTED.items():
         login.says(noted=noted)
         assert login.run(ENGINE.signal(*launched, "TERM")).ok == is_its
         assert login.asked() == ["scancel --signal=TERM 101"] * is_its
+        for command in (ENGINE.pause(*launched), ENGINE.resume(*launched), shell):
+            assert login.run(command).ok == is_its
+        assert login.asked() == ["scontrol suspend 101", "scontrol resume 101", "srun --jobid=101"] * is_its
     for noted in ("RUNNING|mine|my own work", "RUNNING|agentless-2task0|x"):
         login.launch(task("2task0", "hpc", spec=SPEC))
         login.says(noted=noted)
@@ -191,6 +199,24 @@ def test_a_number_of_another_element_of_an_array_is_not_that_of_a_task(login: Lo
     assert login.asked() == ["scancel --signal=TERM 101_2"]
     assert login.run(ENGINE.remove("agentless-2task2", force=True)).ok
     assert [line for line in login.asked() if "--name" not in line] == []
+
+
+def test_a_launch_that_is_repeated_does_not_believe_the_number_of_another_job(login: Login) -> None:
+    """Nor does it submit a job, since its own may be the one that somebody has renamed."""
+    one, *array = (task(f"2task{each}", "hpc", batch="2task1" if each else "2task0", spec=SPEC) for each in range(3))
+    launched = [*login.launch(one), *login.launch(*array)]
+    login.asked()
+    own = ("agentless-2task0|x", "agentless_array-2task1|agentless", "mine|agentless 2task2 c 1:")
+    for number, noted in zip(("101", "101_1", "101_2"), own, strict=True):
+        login.says(numbers=f"{number}|MARK|{noted}\n")
+        assert [*login.launch(one), *login.launch(*array)] == launched
+        login.says(numbers=f"{number}|MARK|mine\n{number}|agentless-2task0|agentless 2task1 c 1:0\n")
+        with pytest.raises(NoAnswer, match="another job of the number that is noted"):
+            login.launch(*{"101": [one], "101_1": array, "101_2": array[::-1]}[number])
+    login.folder.joinpath("agentless-2task2", "job").write_text("101_1")
+    login.says(numbers="", names="agentless_array-2task1 101\n")
+    assert login.launch(*array) == launched[1:]
+    assert login.asked() == []
 
 
 ODD = """a'b"$(id>x)`id>x`;*\\%j&|<"""

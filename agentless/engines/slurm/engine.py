@@ -9,10 +9,10 @@ from __future__ import annotations
 import functools
 import posixpath
 import re
-import secrets
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from secrets import token_hex
 from typing import Any
 
 from agentless.engines import launch_script
@@ -230,6 +230,7 @@ class Slurm:
         script = self._script(
             "slurm-launch.sh.j2",
             lock_wait=launch_script.LOCK_WAIT,
+            mark=token_hex(8),
             names=names,
             jobs=[self._launch(each) for each in wanted],
             alone=[numbers[0] for numbers in alike.values() if len(numbers) == 1],
@@ -313,7 +314,7 @@ class Slurm:
     # ------------------------------------------------------------------ inside
 
     def _look(self, name: str | None, accounting: str | None) -> str:
-        mark = secrets.token_hex(8)
+        mark = token_hex(8)
         form = squeue_format(mark)
         return self._script("slurm-jobs.sh.j2", name=name, mark=mark, format=form, accounting=accounting)
 
