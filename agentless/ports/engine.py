@@ -202,6 +202,9 @@ class ClusterEngine(Engine, Protocol):
     def facts(self, *, accounting: bool = False) -> tuple[Section, ...]:
         """Ask for all our jobs, with `accounting` also for those that it has forgotten without an end."""
 
+    def know(self, job: Container) -> None:
+        """Take it from now on for what its labels say, whatever is changed of it."""
+
     def nodes(self) -> Command:
         """List its compute nodes."""
 

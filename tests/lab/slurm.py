@@ -182,6 +182,11 @@ class Slurm:
         self._held.callback(again.wait)
         self._wait_until("slurmctld answers", lambda: "is UP" in self.run("scontrol", "ping"))
 
+    def forget(self) -> None:
+        """Let slurmctld, which is dead, have lost all of its state when it comes back: it counts from 1."""
+        shutil.rmtree(self._folder / "state")
+        (self._folder / "state").mkdir()
+
     @contextlib.contextmanager
     def frozen_controller(self) -> Iterator[None]:
         """Inside, slurmctld takes connections and answers nothing."""

@@ -26,7 +26,15 @@ from agentless.model.tasks.task_event import (
 )
 from agentless.model.tasks.terms import Terms
 from agentless.rules.tasks.lifecycle import apply
-from agentless.rules.tasks.reconcile import HIDDEN, LAUNCH_BOUND, REAP_AFTER, container_of, is_forsaken, reconcile
+from agentless.rules.tasks.reconcile import (
+    HIDDEN,
+    LAUNCH_BOUND,
+    REAP_AFTER,
+    container_of,
+    is_forsaken,
+    is_hidden,
+    reconcile,
+)
 from agentless.rules.tasks.retry import another_try
 from tests.pure.build import CID, NOW, STATES, container, placement, spec, task
 
@@ -129,6 +137,26 @@ def test_a_container_that_another_image_store_hides_makes_its_task_lost_and_not_
     events = reconcile(known, None, NOW, record=NodeRecord(keeps="here").switched("there", NOW))
     assert [type(event) for event in events] == [LostContact] * lost
     assert isinstance(reconcile(known, None, NOW, record=NodeRecord(keeps="here").switched("there", 1.0))[0], Vanished)
+
+
+@pytest.mark.parametrize("state", ["submitted", "running", "paused", "lost"])
+def test_a_task_whose_job_may_be_another_one_is_lost_until_that_has_ended(state: str) -> None:
+    """Of a job that began when that of the task did, there is no doubt."""
+    known = task(state=state)
+    known = replace(known, status=replace(known.status, container=f"7:{known.container_name}"))
+    job = replace(container(known, "running"), id=known.container, labels={}, doubtful=True, started_at=NOW - 7)
+    (event,) = reconcile(known, job, NOW)
+    lost = apply(known, event, NOW)
+    assert (lost.state, is_hidden(lost), reconcile(lost, job, NOW)) == ("lost", True, ())
+    assert f"scontrol update jobid=7 name={known.container_name}" in lost.status.reason
+    ended = replace(job, state="exited", exit_code=0)
+    assert isinstance(reconcile(lost, ended, NOW)[-1], LaunchFailed if state == "submitted" else Vanished)
+    assert settle(lost, replace(job, doubtful=False)).state == "running"
+    over = Ended("completed", NOW, placement=placement(), container=known.container)
+    assert reconcile(replace(known, status=over), job, NOW) == ()
+    if state != "submitted":
+        same = replace(known, status=replace(known.status, run=NOW - 7))
+        assert settle(same, job).state == "running"
 
 
 @pytest.mark.parametrize("state", ["running", "paused", "lost"])

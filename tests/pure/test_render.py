@@ -571,11 +571,12 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "slurm-own.sh.j2": {},
     "slurm-state.sh.j2": {},
     "slurm-secrets.sh.j2": {"folder": values, "files": some},
-    "slurm-pause.sh.j2": {**FOLDER, "job": values, "verb": st.sampled_from(["suspend", "resume"])},
-    "slurm-remove.sh.j2": {**FOLDER, "force": st.booleans()},
+    "slurm-pause.sh.j2": {**FOLDER, "submitted": values, "job": values, "verb": st.sampled_from(["suspend", "resume"])},
+    "slurm-remove.sh.j2": {**FOLDER, "submitted": values, "force": st.just(True)},
     "slurm-multinode.sh.j2": {"nodes": st.just({"size": 2, "slots": 8, "launcher": None})},
     "slurm-shell.sh.j2": {
         "folder": values,
+        "submitted": values,
         "name": st.just("agentless-2mxf"),
         "job": values,
         "mark": values,
@@ -583,7 +584,12 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "variables": lists,
         "command": some,
     },
-    "slurm-signal.sh.j2": {**FOLDER, "job": values, "signal": st.sampled_from(["TERM", "USR1", "KILL"])},
+    "slurm-signal.sh.j2": {
+        **FOLDER,
+        "submitted": values,
+        "job": values,
+        "signal": st.sampled_from(["TERM", "USR1", "KILL"]),
+    },
     "slurm-variables.sh.j2": {
         "nodes": NODES,
         "env": st.dictionaries(st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True), values, max_size=2),

@@ -37,7 +37,7 @@ PLAYED = {
 case "$*" in
   *"%j %F"*) cat $AT/names ;;
   *"%i|"*) mark=${*#*%i|}; sed "s/MARK/${mark%%|*}/" $AT/numbers ;;
-  *"|%j|"*) cat $AT/noted ;;
+  *"|%j|"*) [ ! -s $AT/noted ] || cat $AT/since; cat $AT/noted ;;
   *--Format*) mark=${*#*JobArrayID:|}; sed "s/MARK/${mark%%|*}/" $AT/jobs ;;
 esac""",
     "scontrol": 'echo "scontrol $*" >> $AT/asked',
@@ -101,7 +101,7 @@ def login(request: pytest.FixtureRequest, tmp_path: Path) -> Login:
         tmp_path.joinpath("bin", name).write_text(f"#!/bin/sh\n{script}\n")
         tmp_path.joinpath("bin", name).chmod(0o755)
     login = Login(request.param, tmp_path)
-    login.says(names="", jobs="", noted="", past="", numbers="")
+    login.says(names="", jobs="", noted="", past="", numbers="", since="100|")
     return login
 
 
@@ -187,6 +187,37 @@ def test_a_number_that_was_changed_cancels_no_other_job(login: Login) -> None:
         by_name, *by_number = login.asked()
         assert by_name.endswith("--name=agentless-2task0")
         assert by_number == ["scancel 101"] * NOTED.get(noted, True)
+
+
+def test_a_job_that_was_renamed_is_known_by_its_number_and_when_it_was_submitted(login: Login) -> None:
+    """In a list of all jobs and of one, and for commands; not by a controller that has not seen its name."""
+    one, *array = (task(f"2same{each}", "hpc", batch="2same1" if each else "2same0", spec=SPEC) for each in range(3))
+    launched = [*login.launch(one), *login.launch(*array)]
+    comment = login.asked()[0].partition("--comment=")[2].partition(" --output")[0]
+    engine = Slurm(NodeConfig("hpc", "login1"), SlurmCluster(), Renderer([template_dir()]), SIGNER)
+    named = {"101": f"agentless-2same0|{comment}", "101_1": "agentless_array-2same1|agentless", "101_2": "x|y"}
+
+    def seen(**changed: str) -> dict[str, tuple[bool, bool]]:
+        lines = [f"{number}|MARK|{STATE}|{name}|\n" for number, name in {**named, **changed}.items()]
+        login.says(jobs="".join(lines))
+        facts = engine.parse_facts({"slurm.jobs": login.run(Command(engine.facts()[0].script))}, 0, 0)
+        for each in facts.containers or ():
+            key = each.name.removeprefix("agentless-")
+            (alone,) = engine.parse_containers(login.run(engine.containers(key)), 0.0)
+            assert alone == each
+        return {each.id: (each.signed, each.doubtful) for each in facts.containers or ()}
+
+    both = dict.fromkeys(launched[:2], (True, False))
+    assert seen() == {**both, launched[2]: (False, True)}
+    assert seen(**{"101": "x|y", "101_1": "x|agentless"}) == {**both, launched[2]: (False, True)}
+    login.says(noted="RUNNING|x|agentless")
+    assert not login.run(engine.signal(launched[1], "TERM")).ok
+    login.says(since="1795759823|")
+    assert [login.run(engine.signal(each, "TERM")).ok for each in launched] == [True, True, False]
+    login.says(since="1795759824|")
+    assert not login.run(engine.signal(launched[0], "TERM")).ok
+    engine = Slurm(NodeConfig("hpc", "login1"), SlurmCluster(), Renderer([template_dir()]), SIGNER)
+    assert seen(**{"101": "x|y", "101_1": "x|agentless"}) == dict.fromkeys(launched, (False, True))
 
 
 def test_a_number_of_another_element_of_an_array_is_not_that_of_a_task(login: Login) -> None:

@@ -572,6 +572,19 @@ def test_a_job_of_the_same_name_by_somebody_else_changes_nothing(cli: Cli, slurm
     slurm.run("scancel", "--state=PENDING", "--user=root")
 
 
+def test_a_job_that_somebody_renames_is_that_of_its_task_all_the_same(cli: Cli, slurm: Slurm) -> None:
+    plain = running(cli)
+    batch = cli("submit", "hpc", "--", "sleep", "300", "span:{1..2}").out.split()[0]
+    tasks = [plain, *(each["id"] for each in cli.get("/v1/tasks") if each["batch"] == batch)]
+    until(lambda: {state(cli, task) for task in tasks} == {"running"})
+    slurm.run("scontrol", "update", f"jobid={number(cli, plain)}", "name=mine", "comment=mine")
+    slurm.run("scontrol", "update", f"jobid={number(cli, tasks[1])}", "name=mine")
+    cli("pause", *tasks[:2])
+    assert [state(cli, task) for task in tasks] == ["paused", "paused", "running"]
+    cli("stop", *tasks)
+    assert {state(cli, task) for task in tasks} == {"stopped"}
+
+
 def test_a_job_that_slurm_has_forgotten_does_not_run_again(cli: Cli, slurm: Slurm) -> None:
     runs = cli.lab.root / "runs"
     task = cli.submit("hpc", "--", "sh", "-c", f"echo run >> {runs}; sleep 300")

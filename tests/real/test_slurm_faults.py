@@ -203,6 +203,44 @@ def test_a_job_that_arrives_late_does_not_run_beside_the_one_that_replaced_it(cl
     cli("kill", task)
 
 
+def test_a_job_that_was_renamed_while_no_controller_ran_runs_or_is_lost_and_does_not_run_again(
+    cli: Cli, slurm: Slurm
+) -> None:
+    runs = running(cli)
+    slurm.run("scontrol", "update", "nodename=c1,c2", "state=drain", "reason=fan")
+    waits = cli.submit("--retries", "1", "hpc", "1x", "--", "true")
+    until(lambda: state(cli, waits) == "submitted")
+    held = [number(cli, task) for task in (runs, waits)]
+    cli("controller", "stop")
+    for each in held:
+        slurm.run("scontrol", "update", f"jobid={each}", "name=mine", "comment=mine")
+    until(lambda: state(cli, waits) == "lost")
+    assert (state(cli, runs), jobs(slurm, waits)) == ("running", [])
+    assert f"its job {held[1]} has another name and comment" in cli("explain", waits).out
+    slurm.run("scontrol", "update", f"jobid={held[1]}", f"name=agentless-{waits}")
+    until(lambda: state(cli, waits) == "submitted")
+    slurm.run("scontrol", "update", "nodename=c1,c2", "state=resume")
+    assert end(cli, waits)[:2] == ("completed", 0)
+    cli("kill", runs)
+
+
+def test_a_job_that_has_got_the_number_of_a_task_is_left_alone(cli: Cli, slurm: Slurm) -> None:
+    """Slurm has lost its state, and counts anew."""
+    tasks = [running(cli) for _ in range(4)]
+    numbers = [number(cli, task) for task in tasks]
+    with slurm.without_controller():
+        slurm.forget()
+    while (last := slurm.run("sbatch", "--parsable", "--wrap=sleep 300").strip()) not in numbers[-1:]:
+        if last not in numbers:
+            slurm.run("scancel", last)
+    for task, words in zip(tasks, (["stop"], ["kill"], ["pause"], ["rm", "--force"]), strict=True):
+        cli(*words, task, code=None)
+    shown = slurm.run("squeue", "--noheader", "--states=all", f"--jobs={','.join(numbers)}", "--format=%i %T")
+    assert {state for _, state in map(str.split, shown.splitlines())} <= {"RUNNING", "PENDING"}
+    slurm.run("scancel", "--user=root")
+    until(lambda: not cli.get("/v1/tasks"))
+
+
 def cancel(slurm: Slurm, job: str) -> None:
     slurm.run("scancel", job)
 

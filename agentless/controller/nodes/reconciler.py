@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 from agentless.controller.guarded import guarded_item
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.state.event_bus import ContainersSeen, EventBus, LaunchWanted
 from agentless.controller.state.ledger import Ledger
 from agentless.errors import StateError
-from agentless.model.containers.claim import Claim, claim_of, task_of
+from agentless.model.containers.claim import TASK, Claim, claim_of, task_of
 from agentless.model.containers.container import Container
 from agentless.model.containers.job_id import job_number
 from agentless.model.nodes.node_record import NodeRecord
@@ -20,7 +21,7 @@ from agentless.model.tasks.task_id import is_task_id
 from agentless.ports import Clock
 from agentless.rules.tasks.gangs.gangs import is_to_be_undone
 from agentless.rules.tasks.identity import is_adoptable
-from agentless.rules.tasks.reconcile import container_of, reconcile
+from agentless.rules.tasks.reconcile import container_of, is_same_run, reconcile
 
 LOST_AFTER = 60.0
 """Seconds without an answer after which the tasks of a node are `lost`: not known to run, not known to have ended."""
@@ -79,6 +80,8 @@ class Reconciler:
             for task in self._tasks.on_node(node):
                 if sighting.only in (None, task.id) and task.id not in self._tasks.launching:
                     container = container_of(task, sighting.containers)
+                    if container and container.doubtful and is_same_run(task.status, container):
+                        self._nodes.clusters[node].runtime.know(replace(container, labels={TASK: task.id}))
                     unseen = (sighting.blind and task.spec.on_node_itself) or _is_another(task, sighting)
                     if _is_before_its_start(task, container, sighting):
                         continue

@@ -17,7 +17,7 @@ from agentless.model.nodes.cluster import Cluster
 from agentless.model.nodes.node import unreachable
 from agentless.model.tasks.requirement import Requirement
 from agentless.model.tasks.spec import TaskSpec
-from agentless.model.tasks.task import Assigning, Blocked, Ended, Pending, Placement, Scheduled, Submitted, Task
+from agentless.model.tasks.task import Assigning, Blocked, Ended, Lost, Pending, Placement, Scheduled, Submitted, Task
 from agentless.model.tasks.task_event import BlockedBy, GaveUp
 from agentless.model.units import counted, format_duration
 from agentless.model.view import ExplainView
@@ -217,7 +217,9 @@ class Queue:
         if not isinstance(task.status, Pending):
             words = f"task {task.id} is {task.state}, not pending"
             away = self._nodes.clusters.get(task.node or "")
-            if away and away.silence is not None:
+            if isinstance(task.status, Lost):
+                words = f"task {task.id} is lost: {task.status.reason}"
+            elif away and away.silence is not None:
                 words = f"task {task.id} is {task.state}: {away.node.name} does not answer: {away.silence}"
             return ExplainView(task.id, "; ".join(filter(None, (words, lent))), None, (), {})
         if away := self._nodes.cluster_of(task.spec.needs):

@@ -272,13 +272,14 @@ class Removal:
         return self._forget(task, f"agentless rm, by {by}")
 
     def _is_hidden(self, task: Task) -> bool:
-        """Whether its engine answers, keeps containers elsewhere than before, and does not show this one."""
+        """Whether its engine answers, and does not show for certain what runs it."""
         link = self._nodes.every.get(task.node or "")
+        container = container_of(task, link.containers) if link else None
         return (
             is_hidden(self._lookup.task(task.id))
             and link is not None
             and link.silence is None
-            and container_of(task, link.containers) is None
+            and (container is None or container.doubtful)
         )
 
     def _forget(self, task: Task, cause: str) -> TaskView:

@@ -10,7 +10,7 @@ import functools
 import posixpath
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from secrets import token_hex
 from typing import Any
@@ -21,6 +21,7 @@ from agentless.engines.slurm.checkup import PROGRAMS, WAITS, WITHIN, parse_check
 from agentless.engines.slurm.container import apptainer_command, apptainer_variables, pyxis_mounts
 from agentless.engines.slurm.files import SlurmFiles
 from agentless.engines.slurm.jobs import ACCOUNTING, MAX_JOBS, Job, parse_jobs, squeue_format
+from agentless.engines.slurm.known_jobs import KnownJobs
 from agentless.engines.slurm.nodes import NODE_FORMAT, parse_nodes
 from agentless.engines.slurm.options import dependency_options, sbatch_options, srun_options
 from agentless.engines.slurm.reasons import reason_words
@@ -100,6 +101,7 @@ class Slurm:
         self._renderer = renderer
         self._signer = signer
         # Most jobs are as in the look before.
+        self._known = KnownJobs()
         self._read = functools.lru_cache(MAX_JOBS)(self._container)
         self.files = SlurmFiles(self._of)
         self.terminal = SlurmTerminal(self._of, renderer.script)
@@ -119,10 +121,14 @@ class Slurm:
         if not answer.ok:
             return EngineFacts(error=self.complaint(answer.out.strip()))
         try:
-            jobs = self._jobs_in(answer)
+            jobs = self._known.recognized(self._jobs_in(answer), whole=True)
             return EngineFacts(containers=jobs, secrets=tuple(_LEFT.findall(answer.out)[:MAX_JOBS]))
         except TooMuch as error:
             return EngineFacts(error=str(error))
+
+    def know(self, job: Container) -> None:
+        """Take it from now on for what its labels say, whatever is changed of it."""
+        self._known.know(job)
 
     def containers(self, task: str) -> Command:
         """Ask for the job of one task."""
@@ -131,7 +137,7 @@ class Slurm:
     def parse_containers(self, result: Result, clock: float) -> tuple[Container, ...]:
         """The jobs in an answer."""
         del clock
-        return self._jobs_in(result)
+        return self._known.recognized(self._jobs_in(result), whole=False)
 
     def nodes(self) -> Command:
         """List the compute nodes of the partition, or all of them."""
@@ -326,7 +332,7 @@ class Slurm:
 
     def _of(self, container: str, template: str, **values: Any) -> Command:
         job, _, name = container.rpartition(":")
-        return self._command(template, job=job, name=name, **values)
+        return self._command(template, job=job, name=name, submitted=self._known.submitted(container), **values)
 
     def _launch(self, one: Launch) -> list[str]:
         """The name of a job, its script, the variables of its task, its comment, its files, the options of `sbatch`."""
@@ -372,7 +378,7 @@ class Slurm:
     def _claim(self, task: str) -> dict[str, str]:
         return self._signer.sign({TASK: task, CONTROLLER: self._signer.controller}, self._node.name)
 
-    def _jobs_in(self, answer: Result) -> tuple[Container, ...]:
+    def _jobs_in(self, answer: Result) -> Iterable[Container]:
         """The jobs in an answer. Raises TooMuch if it is cut off: what it lacks is not gone."""
         listed, mark, rest = f"\n{answer.out}\n".partition("\nended:\n")
         ended, whole, _ = rest.rpartition("whole\n")
@@ -383,7 +389,11 @@ class Slurm:
         found = [*noted, *parse_jobs(ended), *parse_jobs(listed)]
         oom = {job.id for job in noted if job.state == _OOM}
         found = [replace(job, state=_OOM) if job.id in oom and job.state == "FAILED" else job for job in found]
-        return tuple({each.id: each for job in found if (each := self._read(job))}.values())
+        jobs = {each.id: each for job in found if (each := self._read(job))}
+        for job in found:
+            if (key := f"{job.id}:{job.noted}") not in jobs and _NAME.fullmatch(job.noted):
+                jobs[key] = _as_container(job, job.noted, {}, signed=False, doubtful=True)
+        return jobs.values()
 
     def _container(self, job: Job) -> Container | None:
         """A job of a task. By its signed comment, if it has one: its owner may have changed the name."""
@@ -395,25 +405,7 @@ class Slurm:
         if not signed and name is None:
             return None
         task = comment[1] if signed and comment else name[1] if name else ""
-        job = replace(job, name=f"agentless-{task}")
-        labels = labels if signed else {TASK: task}
-        state, words = _state(job)
-        in_vain = job.state == "CANCELLED" and job.reason.startswith("DependencyNeverSatisfied")
-        return Container(
-            id=f"{job.id}:{job.name}",
-            name=job.name,
-            state=state,
-            labels=labels,
-            exit_code=job.code,
-            oom_killed=job.state == _OOM,
-            error=_IN_VAIN if in_vain else words,
-            outcome="cancelled" if in_vain else _OUTCOMES.get(job.state),
-            created_at=job.submitted,
-            started_at=job.start if job.started else None,
-            finished_at=job.end if job.over and job.started else None,
-            expected_at=_expected(job),
-            signed=signed,
-        )
+        return _as_container(job, f"agentless-{task}", labels if signed else {TASK: task}, signed=signed)
 
     def _unsuitable(self, said: str) -> str:
         folder = f"{self._cluster.folder} on the login node"
@@ -443,6 +435,27 @@ def _ended_job(line: str) -> Job | None:
     name, number, code, began, ended, told, comment = match.groups()
     state = {"told ": _TOLD, "oom ": _OOM}.get(told or "") or ("FAILED" if int(code) else "COMPLETED")
     return Job(number, state, "", int(code), 0, None, float(began), float(ended), "known", 0, name, comment)
+
+
+def _as_container(job: Job, name: str, labels: Mapping[str, str], *, signed: bool, doubtful: bool = False) -> Container:
+    state, words = _state(job)
+    in_vain = job.state == "CANCELLED" and job.reason.startswith("DependencyNeverSatisfied")
+    return Container(
+        id=f"{job.id}:{name}",
+        name=name,
+        state=state,
+        labels=labels,
+        exit_code=job.code,
+        oom_killed=job.state == _OOM,
+        error=_IN_VAIN if in_vain else words,
+        outcome="cancelled" if in_vain else _OUTCOMES.get(job.state),
+        created_at=job.submitted,
+        started_at=job.start if job.started else None,
+        finished_at=job.end if job.over and job.started else None,
+        expected_at=_expected(job),
+        signed=signed,
+        doubtful=doubtful,
+    )
 
 
 def _expected(job: Job) -> float | None:

@@ -38,7 +38,8 @@ _PAUSED = frozenset({"SUSPENDED", "STOPPED"})
 class Job:
     """A job of ours, or one element of an array (`12_3`). Times are Unix seconds, None if it has none.
 
-    `start` of one that waits is when Slurm expects to start it. `signal` ended its script, 0: none did.
+    `start` of one that waits is when Slurm expects to start it. `signal` ended its script, 0: none did. `noted` is the
+    folder that has its number, empty if none has.
     """
 
     id: str
@@ -53,6 +54,7 @@ class Job:
     gpus: int
     name: str
     comment: str
+    noted: str = ""
 
     @property
     def waits(self) -> bool:
@@ -102,6 +104,9 @@ def parse_jobs(text: str) -> Iterator[Job]:
 
 @lru_cache(MAX_JOBS)  # most lines are as in the look before
 def _job(line: str) -> Job | None:
+    noted = ""
+    if line.startswith("noted|"):
+        _, noted, line = [*line.split("|", 2), ""][:3]
     words = line.split("|", len(FIELDS) + 1)
     if len(words) != len(FIELDS) + 2:
         return None
@@ -111,10 +116,10 @@ def _job(line: str) -> Job | None:
         return None
     exit_code, signal = _ended(code)
     nodes = "" if nodes == "None assigned" else nodes
-    why, where, called, noted = (printable(word)[:200] for word in (reason, nodes, name, comment.rstrip("|")))
+    why, where, called, said = (printable(word)[:200] for word in (reason, nodes, name, comment.rstrip("|")))
     return Job(
         number, state, why, exit_code, signal,
-        _time(submitted), _time(start), _time(end), where, _gpus(tres), called, noted,
+        _time(submitted), _time(start), _time(end), where, _gpus(tres), called, said, noted,
     )  # fmt: skip
 
 

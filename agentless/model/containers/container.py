@@ -27,7 +27,8 @@ class Container:
     One that is `queued` is a job in the queue of its cluster: `error` is why, in words, and `expected_at` when the
     cluster will start it. `outcome` is what a cluster calls its end, None for what its exit code means. `clock` is by
     how many seconds that clock is ahead of ours; `here()` converts a time. `signed`: the labels have a valid signature
-    of this controller, see `model/containers/signature`. `cores` and `memory` (bytes) are its limits now.
+    of this controller, see `model/containers/signature`. `doubtful`: of a job, only the number is known, since its name
+    and its comment were changed, or Slurm has begun to count anew. `cores` and `memory` (bytes) are its limits now.
     """
 
     id: str
@@ -44,6 +45,7 @@ class Container:
     expected_at: float | None = None
     clock: float = 0.0
     signed: bool = False
+    doubtful: bool = False
     cores: float | None = None
     memory: int | None = None
 

@@ -28,9 +28,14 @@ from agentless.model.tasks.task_event import (
 LAUNCH_BOUND = 150.0
 """Seconds after which a launch script has certainly ended on its node."""
 
+_FREE = "free its GPUs with: agentless rm --force {}"
 HIDDEN = (
     "Docker on the node was switched to another image store, storage driver or data folder, where its container does "
-    "not show and may run; switch it back, or free its GPUs with: agentless rm --force {}"
+    f"not show and may run; switch it back, or {_FREE}"
+)
+_RENAMED = (
+    "its job {} has another name and comment, so it may be another one; if it was only renamed, run on the cluster: "
+    f"scontrol update jobid={{}} name={{}}; else {_FREE}"
 )
 
 _NO_RECORD = NodeRecord()
@@ -85,6 +90,10 @@ def reconcile(
     status = task.status
     if isinstance(status, Waiting):
         return ()
+    if container is not None and container.doubtful and not is_same_run(status, container):
+        if isinstance(status, Ended) or container.live:
+            return _doubted(task)
+        container = None
     if isinstance(status, Ended) and not _is_revived(status, container):
         return ()
     if container is None:
@@ -144,8 +153,23 @@ def _queued(status: TaskStatus, job: Container) -> tuple[TaskEvent, ...]:
 
 
 def is_hidden(task: Task) -> bool:
-    """Whether it is lost because its engine keeps containers elsewhere than before."""
-    return isinstance(task.status, Lost) and task.status.reason == HIDDEN.format(task.id)
+    """Whether it is lost because its engine answers, and does not show for certain what runs it."""
+    return isinstance(task.status, Lost) and task.status.reason.endswith(_FREE.format(task.id))
+
+
+def is_same_run(status: TaskStatus, job: Container) -> bool:
+    """Whether a job began when that of the task did."""
+    return isinstance(status, Running | Paused | Lost) and status.run is not None and status.run == job.started_at
+
+
+def _doubted(task: Task) -> tuple[TaskEvent, ...]:
+    job = job_number(task.container)
+    return _lost(task, _RENAMED.format(job, job, task.container_name, task.id))
+
+
+def _lost(task: Task, why: str) -> tuple[TaskEvent, ...]:
+    told = isinstance(task.status, Ended) or (isinstance(task.status, Lost) and task.status.reason == why)
+    return () if told else (LostContact(why),)
 
 
 def is_forsaken(container: Container, now: float) -> bool:
@@ -186,7 +210,7 @@ def _missing(task: Task, now: float, booted_at: float | None, record: NodeRecord
             return (Vanished("its job is gone from the cluster, and has left no exit code"),)
         if not task.spec.on_node_itself:
             if record.hides(began):
-                return () if is_hidden(task) else (LostContact(HIDDEN.format(task.id)),)
+                return _lost(task, HIDDEN.format(task.id))
             return (Vanished("its container was removed on the node, outside agentless"),)
         # systemd forgets its services with a reboot.
         if booted_at is not None and began < booted_at:
