@@ -140,6 +140,23 @@ def test_a_container_that_another_image_store_hides_makes_its_task_lost_and_not_
 
 
 @pytest.mark.parametrize("state", ["submitted", "running", "paused", "lost"])
+def test_a_task_whose_cluster_is_another_slurm_now_is_lost_until_it_is_that_one_again(state: str) -> None:
+    """Also if the other one has a job of its number; if Slurm has only lost its state, the job is gone."""
+    known = task(state=state)
+    known = replace(known, status=replace(known.status, container=f"7:{known.container_name}"))
+    record = NodeRecord(keeps="lab at a").switched("lab at b", NOW)
+    (event,) = reconcile(known, None, NOW, record=record)
+    lost = apply(known, event, NOW)
+    assert lost.status.reason.startswith(f"{known.node} is another Slurm now (ClusterName lab at b, it was lab at a)")
+    job = replace(container(known, "running"), id=known.container, labels={}, doubtful=True)
+    assert (is_hidden(lost), reconcile(lost, job, NOW, record=record)) == (True, ())
+    assert settle(lost, replace(job, doubtful=False)).state == "running"
+    back = record.switched("lab at a", NOW + 5)
+    gone = LaunchFailed if state == "submitted" else Vanished
+    assert isinstance(reconcile(known, None, NOW + 9, record=back)[-1], gone)
+
+
+@pytest.mark.parametrize("state", ["submitted", "running", "paused", "lost"])
 def test_a_task_whose_job_may_be_another_one_is_lost_until_that_has_ended(state: str) -> None:
     """Of a job that began when that of the task did, there is no doubt."""
     known = task(state=state)

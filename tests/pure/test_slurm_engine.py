@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 import shlex
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from agentless.controller.nodes.reconciler import _is_newer
+from agentless.controller.nodes.reconciler import Reconciler, _is_newer
+from agentless.controller.state.event_bus import ContainersSeen, EventBus, LaunchWanted
 from agentless.engines import launch_script
 from agentless.engines.slurm.engine import Slurm
 from agentless.engines.slurm.jobs import parse_jobs
@@ -19,17 +22,20 @@ from agentless.model.containers.claim import OWNER, claim_of, task_of
 from agentless.model.containers.launch import Launch
 from agentless.model.containers.signature import Signer
 from agentless.model.nodes.node import NodeConfig
+from agentless.model.nodes.node_record import NodeRecord
 from agentless.model.nodes.sighting import Sighting
 from agentless.model.nodes.slurm import SlurmCluster
 from agentless.model.scheduling.needs import Needs
 from agentless.model.tasks.gang import Gang, MultiNode
 from agentless.model.tasks.spec import on_targets
-from agentless.model.tasks.task import Ended, Outcome, Placement, Running, Submitted
+from agentless.model.tasks.task import Assigning, Ended, Outcome, Placement, Running, Submitted, Task
+from agentless.model.tasks.task_event import TaskEvent
 from agentless.model.usage.run import gpus_held
 from agentless.paths import template_dir
 from agentless.render import Renderer
 from agentless.rules.submit.cluster import check_for_cluster, check_for_nodes, jobs_of
 from agentless.rules.tasks.identity import is_adoptable
+from agentless.rules.tasks.lifecycle import apply
 from agentless.rules.tasks.reconcile import reconcile
 from agentless.rules.workflows.carried import HEAD, JOBS
 from tests.pure.build import NOW, task
@@ -235,6 +241,31 @@ def test_a_look_that_began_before_a_job_was_submitted_does_not_miss_it() -> None
     submitted = replace(TASK, status=Submitted(Placement("hpc"), "7:agentless-2abcdef", since=100.0))
     assert _is_newer(submitted, Sighting((), asked_at=99.0))
     assert not _is_newer(submitted, Sighting((), asked_at=101.0))
+
+
+@pytest.mark.parametrize(("now", "launches"), [("lab at b", 0), ("lab at a", 1)])
+def test_a_launch_without_an_answer_is_not_repeated_on_another_slurm(now: str, launches: int) -> None:
+    live: Any = {TASK.id: replace(TASK, status=Assigning(Placement("hpc"), NOW))}
+    tasks = SimpleNamespace(live=live, launching=(), on_node=lambda _: [*live.values()])
+
+    def changed(key: str, event: TaskEvent, cause: str) -> Task:
+        del cause
+        live[key] = apply(live[key], event, NOW)
+        return live[key]
+
+    wanted: list[LaunchWanted] = []
+    bus, nodes, ledger = (
+        EventBus(),
+        SimpleNamespace(clusters={"hpc": None}),
+        SimpleNamespace(tasks=tasks, apply=changed),
+    )
+    bus.subscribe(LaunchWanted, wanted.append)
+    Reconciler(nodes, ledger, bus, clock)
+    record = NodeRecord(keeps="lab at a").switched(now, NOW + 1) if now != "lab at a" else NodeRecord(keeps=now)
+    for at in (NOW + 2, NOW + 3):
+        bus.emit(ContainersSeen("hpc", Sighting((), at), None, record))
+    assert len(wanted) == 2 * launches
+    assert live[TASK.id].state == ("assigning" if launches else "lost")
 
 
 def test_a_gang_on_a_cluster_is_one_task_and_one_job() -> None:

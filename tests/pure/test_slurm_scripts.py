@@ -40,7 +40,7 @@ case "$*" in
   *"|%j|"*) [ ! -s $AT/noted ] || cat $AT/since; cat $AT/noted ;;
   *--Format*) mark=${*#*JobArrayID:|}; sed "s/MARK/${mark%%|*}/" $AT/jobs ;;
 esac""",
-    "scontrol": 'echo "scontrol $*" >> $AT/asked',
+    "scontrol": '[ "$1" != show ] || exec cat $AT/config; echo "scontrol $*" >> $AT/asked',
     "srun": 'echo "srun $2" >> $AT/asked',
     "sacct": 'mark=${*#*--delimiter=|}; sed "s/MARK/${mark%%|*}/g" $AT/past',
     # That of busybox has no -w.
@@ -101,7 +101,7 @@ def login(request: pytest.FixtureRequest, tmp_path: Path) -> Login:
         tmp_path.joinpath("bin", name).write_text(f"#!/bin/sh\n{script}\n")
         tmp_path.joinpath("bin", name).chmod(0o755)
     login = Login(request.param, tmp_path)
-    login.says(names="", jobs="", noted="", past="", numbers="", since="100|")
+    login.says(names="", jobs="", noted="", past="", numbers="", since="100|", config="")
     return login
 
 
@@ -120,11 +120,11 @@ def test_a_task_is_launched_seen_read_stopped_and_removed(login: Login) -> None:
         login.folder.joinpath("agentless-2odd").mkdir(exist_ok=True)
         os.mkfifo(login.folder / "agentless-2odd" / name)
     waits = f"7_2|MARK|{STATE}|agentless_array-2task1|agentless|\n"
-    login.says(jobs=waits)
+    login.says(jobs=waits, config="ClusterName             = lab\nSlurmctldHost[0]        = head1(10.0.0.1)\n")
     expected = {"101:agentless-2task0": ("exited", 3), "7_2:agentless-2task2": ("running", None)}
     facts = ENGINE.parse_facts({"slurm.jobs": login.run(Command(ENGINE.facts(accounting=True)[0].script))}, 0, 0)
     assert {each.id: (each.state, each.exit_code) for each in facts.containers or ()} == expected
-    assert [each.signed for each in facts.containers or ()] == [True, True]
+    assert ([each.signed for each in facts.containers or ()], facts.keeps) == ([True, True], "lab at head1")
     assert sorted(facts.secrets) == ["2task0", "2task2"]  # the others are no longer listed with their array
     (look,) = login.jobs("2task2")
     assert look.id == "7_2:agentless-2task2"

@@ -241,6 +241,31 @@ def test_a_job_that_has_got_the_number_of_a_task_is_left_alone(cli: Cli, slurm: 
     until(lambda: not cli.get("/v1/tasks"))
 
 
+def test_tasks_of_a_cluster_that_is_another_slurm_now_are_lost_and_go_on_when_it_is_back(
+    cli: Cli, slurm: Slurm
+) -> None:
+    slurm.run("scontrol", "update", "nodename=c2", "state=drain", "reason=fan")
+    runs, waits = (running(cli, "2x", "--", "sleep", "300"), cli.submit("--retries", "1", "hpc", "2x", "--", "true"))
+    until(lambda: state(cli, waits) == "submitted")
+    programs = [*(cli.lab.nodes["login"].dir / "bin").iterdir()]
+
+    def switch(before: Slurm, now: Slurm) -> None:
+        for program in programs:
+            program.write_text(program.read_text().replace(before.env["SLURM_CONF"], now.env["SLURM_CONF"]))
+
+    with started({"c1": 2}, {"gpu": "Default=YES State=UP"}, {"ClusterName": "other"}) as other:
+        switch(slurm, other)
+        until(lambda: [state(cli, task) for task in (runs, waits)] == ["lost", "lost"])
+        for task in (runs, waits):
+            assert f"task {task} is lost: hpc is another Slurm now (ClusterName other at " in cli("explain", task).out
+        assert cli("stop", runs, code=None).code != 0
+        assert other.run("squeue", "--noheader", "--states=all") == ""
+        switch(other, slurm)
+        assert end(cli, runs)[0] == "stopped"
+    assert end(cli, waits)[:2] == ("completed", 0)
+    slurm.run("scontrol", "update", "nodename=c2", "state=resume")
+
+
 def cancel(slurm: Slurm, job: str) -> None:
     slurm.run("scancel", job)
 

@@ -21,7 +21,7 @@ from agentless.model.tasks.task_id import is_task_id
 from agentless.ports import Clock
 from agentless.rules.tasks.gangs.gangs import is_to_be_undone
 from agentless.rules.tasks.identity import is_adoptable
-from agentless.rules.tasks.reconcile import container_of, is_same_run, reconcile
+from agentless.rules.tasks.reconcile import container_of, is_elsewhere, is_same_run, lost_elsewhere, reconcile
 
 LOST_AFTER = 60.0
 """Seconds without an answer after which the tasks of a node are `lost`: not known to run, not known to have ended."""
@@ -149,6 +149,10 @@ class Reconciler:
         unanswered = isinstance(task.status, (Assigning, Lost)) and not task.container
         unstarted = container is None or container.state == "created"
         if unstarted and unanswered and not task.stop:
+            if is_elsewhere(task, record) and task.node in self._nodes.clusters:
+                for event in lost_elsewhere(task, record):
+                    self._ledger.apply(task.id, event, _cause(task.node, event))
+                return
             self._bus.emit(LaunchWanted(task))
 
 

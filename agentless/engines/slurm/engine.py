@@ -60,6 +60,7 @@ _FOLDER = re.compile(
 )
 _SCRIPT = re.compile(r"agentless-([0-9a-z-]{4,40}) ([A-Za-z0-9_=-]+)")
 _LEFT = re.compile(r"^secrets agentless-([0-9a-z-]{4,40})$", re.MULTILINE)
+_CLUSTER = re.compile(r"^cluster ([^\s|]{1,64} at [^\s|]{1,64})$", re.MULTILINE)
 _JOBS_LINE = re.compile(r"(agentless-[0-9a-z-]{4,40}) '?([^ ']+)'?")
 _SUBMITTED = re.compile(r"job ([0-9]{1,10}(?:_[0-9]{1,10})?)")
 _YEAR = 180 * 86400.0
@@ -122,7 +123,9 @@ class Slurm:
             return EngineFacts(error=self.complaint(answer.out.strip()))
         try:
             jobs = self._known.recognized(self._jobs_in(answer), whole=True)
-            return EngineFacts(containers=jobs, secrets=tuple(_LEFT.findall(answer.out)[:MAX_JOBS]))
+            left = tuple(_LEFT.findall(answer.out)[:MAX_JOBS])
+            which = _CLUSTER.search(answer.out)
+            return EngineFacts(containers=jobs, secrets=left, keeps=which and which[1])
         except TooMuch as error:
             return EngineFacts(error=str(error))
 

@@ -189,8 +189,9 @@ class EngineFacts:
     `store` is where Docker keeps images: its classic store, or containerd's. `cgroup_version` is that of the control
     groups. `cdi` are the CDI devices that the engine knows, empty if it is not known which. `root` is the folder in
     which the engine keeps images and containers. `keeps` identifies where Docker keeps containers: those that it keeps
-    elsewhere do not show. None if it is unknown. `note` is what else is known of such an engine, in words.
-    `desktop`: it is Docker Desktop. `secrets` are tasks whose secrets lie on the disk of a cluster.
+    elsewhere do not show; of a cluster, which Slurm it is. None if it is unknown. `note` is what else is known of such
+    an engine, in words. `desktop`: it is Docker Desktop. `secrets` are tasks whose secrets lie on the disk of a
+    cluster.
     """
 
     version: str | None = None

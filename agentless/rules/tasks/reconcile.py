@@ -33,6 +33,10 @@ HIDDEN = (
     "Docker on the node was switched to another image store, storage driver or data folder, where its container does "
     f"not show and may run; switch it back, or {_FREE}"
 )
+_ELSEWHERE = (
+    "{} is another Slurm now (ClusterName {}, it was {}), and its job may run on the other one; correct host: in the "
+    f"inventory, or {_FREE}"
+)
 _RENAMED = (
     "its job {} has another name and comment, so it may be another one; if it was only renamed, run on the cluster: "
     f"scontrol update jobid={{}} name={{}}; else {_FREE}"
@@ -91,7 +95,9 @@ def reconcile(
     if isinstance(status, Waiting):
         return ()
     if container is not None and container.doubtful and not is_same_run(status, container):
-        if isinstance(status, Ended) or container.live:
+        if isinstance(status, Ended):
+            return ()
+        if container.live and not is_elsewhere(task, record):
             return _doubted(task)
         container = None
     if isinstance(status, Ended) and not _is_revived(status, container):
@@ -157,6 +163,21 @@ def is_hidden(task: Task) -> bool:
     return isinstance(task.status, Lost) and task.status.reason.endswith(_FREE.format(task.id))
 
 
+def is_elsewhere(task: Task, record: NodeRecord) -> bool:
+    """Whether a task of a cluster went to another Slurm than the one that is there now."""
+    status = task.status
+    if isinstance(status, Assigning | Submitted):
+        return record.hides(status.since)
+    began = status.started_at if isinstance(status, Running | Paused | Lost) else None
+    return record.hides(began or task.created_at)
+
+
+def lost_elsewhere(task: Task, record: NodeRecord) -> tuple[TaskEvent, ...]:
+    """What follows from that."""
+    before = record.kept[-1].keeps if record.kept else "another one"
+    return _lost(task, _ELSEWHERE.format(task.node, record.keeps, before, task.id))
+
+
 def is_same_run(status: TaskStatus, job: Container) -> bool:
     """Whether a job began when that of the task did."""
     return isinstance(status, Running | Paused | Lost) and status.run is not None and status.run == job.started_at
@@ -168,8 +189,8 @@ def _doubted(task: Task) -> tuple[TaskEvent, ...]:
 
 
 def _lost(task: Task, why: str) -> tuple[TaskEvent, ...]:
-    told = isinstance(task.status, Ended) or (isinstance(task.status, Lost) and task.status.reason == why)
-    return () if told else (LostContact(why),)
+    is_told = isinstance(task.status, Lost) and (task.status.reason == why or task.container is None)
+    return () if is_told else (LostContact(why),)
 
 
 def is_forsaken(container: Container, now: float) -> bool:
@@ -200,6 +221,8 @@ def _is_revived(status: Ended, container: Container | None) -> bool:
 
 def _missing(task: Task, now: float, booted_at: float | None, record: NodeRecord) -> tuple[TaskEvent, ...]:
     status = task.status
+    if job_number(task.container) and is_elsewhere(task, record):
+        return lost_elsewhere(task, record)
     waited = isinstance(status, Lost) and status.started_at is None and job_number(status.container)
     if isinstance(status, Submitted) or waited:
         known = (JobQueued(task.container_ref),) if waited else ()
