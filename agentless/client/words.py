@@ -14,13 +14,15 @@ from agentless.model.moment import format_moment
 from agentless.model.nodes.device import GpuNumber, number_of
 from agentless.model.tasks.port import Port
 from agentless.model.tasks.task_id import first_try
-from agentless.model.text import program_of
+from agentless.model.text import cut, program_of
 from agentless.model.units import SIZE_UNITS, counted, format_duration, format_indices, format_size, short_duration
 
 WAITING = ("pending", "scheduled", "blocked", "submitted")
 """The states of a task that has not started."""
 
 
+_INSIDE = 24
+"""The most characters of the compute nodes of a task in a line."""
 _NAMED = 3
 """The most nodes of a cluster that are named in a line."""
 
@@ -114,7 +116,12 @@ def program_words(process: dict[str, Any]) -> str:
 
 
 def where(task: dict[str, Any]) -> str:
-    """The node and GPUs, like `node1::0,1`; what a task asks for if it has none, or never had any."""
+    """The node and GPUs, like `node1::0,1`; what a task asks for if it has none, or never had any.
+
+    On a cluster what it asks for, and its compute nodes: `hpc 1x (c1)`.
+    """
+    if inside := task.get("compute_nodes"):
+        return f"{short_target(task['target'])} ({cut(inside, _INSIDE)})"
     if task["node"] is None or job_of(task) or (task["state"] in (*WAITING, "cancelled") and not task["gpu_uuids"]):
         return short_target(task["target"]) + _on_nodes(task)
     return place(task["node"], task["gpus"] if task["gpu_uuids"] else ())

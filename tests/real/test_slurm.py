@@ -98,6 +98,10 @@ def test_a_task_runs_on_the_cluster_and_its_output_and_exit_code_come_back(cli: 
     assert sorted(ran.out.split()) == ["err", "out"]
     (task,) = cli.get("/v1/tasks", ended=True)
     assert (task["state"], task["exit_code"], task["node"]) == ("failed", 3, "hpc")
+    cli.kill_controller()
+    assert cli.task(task["id"])["compute_nodes"] == "c1"
+    assert " hpc 1x (c1) " in cli("ps", "--all").out
+    assert f"task {task['id']} has ended on c1 of hpc (failed" in cli("explain", task["id"]).out
 
 
 def test_what_waits_in_slurm_says_why_and_can_be_stopped_there(cli: Cli, slurm: Slurm) -> None:
@@ -129,6 +133,7 @@ def test_a_task_on_several_nodes_is_one_job_whose_command_runs_once_on_each(cli:
     found = [cli.task(each) for each in batch.out.split()]
     assert [(each["exit_code"], each["job_nodes"]) for each in found] == [(3, 2), (4, 2)]
     assert {each["container"].partition("_")[2][:1] for each in found} == {"1", "2"}
+    assert {each["compute_nodes"] for each in found} == {"c[1-2]"}
     task = running(cli, "1x", "--nodes", "2", "--", "sh", "-c", "trap 'exit 5' TERM; sleep 300 & wait")
     assert cli("shell", task, "--", "echo", "inside").out == "inside\n"
     cli("stop", task)
@@ -484,10 +489,12 @@ def test_the_limit_of_a_batch_holds_where_slurm_takes_no_array(cli: Cli, slurm: 
 def test_a_job_that_slurm_puts_back_into_its_queue_waits_again_and_runs_again(cli: Cli, slurm: Slurm) -> None:
     task = running(cli)
     number = cli.task(task)["container"].partition(":")[0]
+    assert cli.task(task)["compute_nodes"] == "c1"
     slurm.run("scontrol", "update", f"jobid={number}", "requeue=1")
     slurm.run("scontrol", "requeuehold", number)
     until(lambda: state(cli, task) == "submitted")
     assert "held" in cli.task(task)["reason"]
+    assert cli.task(task)["compute_nodes"] is None
     slurm.run("scontrol", "release", number)
     cli("kill", task)
     assert state(cli, task) in ("killed", "cancelled")

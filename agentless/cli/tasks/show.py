@@ -93,6 +93,7 @@ def _described(found: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
         "reason": found["reason"],
         "target": asked_for(found),
         "where": where(found) if found["gpu_uuids"] or found["container"] else None,
+        "nodes": found.get("compute_nodes"),
         "gpus": ", ".join(found["gpu_uuids"]),
         "image": found["image"],
         "command": command_line(found),

@@ -28,7 +28,15 @@ from agentless.rules.explain.gangs import explanation_of_gang
 from agentless.rules.explain.obstacles import brief, never, no_node, refusal
 from agentless.rules.explain.preemption import as_one, awaited, may_be_preempted, named, preempts
 from agentless.rules.explain.repairs import repairs
-from agentless.rules.explain.waits import coming, in_brackets, progress, room, submitted_words, waits_for
+from agentless.rules.explain.waits import (
+    coming,
+    in_brackets,
+    on_compute_nodes,
+    progress,
+    room,
+    submitted_words,
+    waits_for,
+)
 from agentless.rules.scheduling.batches import is_held_back, within_limits
 from agentless.rules.scheduling.order import order
 from agentless.rules.scheduling.plan import PROMISES, Outlook, Plan, plan
@@ -206,7 +214,7 @@ class Queue:
         if isinstance(task.status, Ended):
             code = "" if task.status.exit_code is None else f" with exit code {task.status.exit_code}"
             why = f": {task.status.reason}" if task.status.reason else ""
-            words = f"task {task.id} has ended ({task.state}{code}{why})"
+            words = f"task {task.id} has ended{on_compute_nodes(task)} ({task.state}{code}{why})"
             if task.status.container:
                 words = f"{words}; to see its output, run: agentless logs {task.id}"
             return ExplainView(task.id, words, None, (), {})
@@ -216,7 +224,7 @@ class Queue:
             words = submitted_words(task, status, self._clock.now())
             return ExplainView(task.id, words, timestamp(status.expected), (), {})
         if not isinstance(task.status, Pending):
-            words = f"task {task.id} is {task.state}, not pending"
+            words = f"task {task.id} is {task.state}{on_compute_nodes(task)}, not pending"
             away = self._nodes.clusters.get(task.node or "")
             if away and away.silence is not None:
                 words = f"task {task.id} is {task.state}: {away.node.name} does not answer: {away.silence}"

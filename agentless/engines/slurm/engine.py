@@ -71,6 +71,8 @@ _OUTCOMES: Mapping[str, Outcome] = {
 """How a job ended that nobody here has stopped."""
 _IN_VAIN = "waited for a job that did not end as required"
 _OOM = "OUT_OF_MEMORY"
+_NO_NODES = "known"
+"""The compute nodes of a job of which only its script has said that it began."""
 _TOLD = "TOLD"
 """The state of a job of which only its script has said that Slurm told it to end."""
 _ENDS = {
@@ -402,6 +404,7 @@ class Slurm:
             started_at=job.start if job.started else None,
             finished_at=job.end if job.over and job.started else None,
             expected_at=_expected(job),
+            compute_nodes=job.nodes if job.started and job.nodes != _NO_NODES else "",
             signed=signed,
         )
 
@@ -432,7 +435,7 @@ def _ended_job(line: str) -> Job | None:
         return None
     name, number, code, began, ended, told, comment = match.groups()
     state = {"told ": _TOLD, "oom ": _OOM}.get(told or "") or ("FAILED" if int(code) else "COMPLETED")
-    return Job(number, state, "", int(code), 0, None, float(began), float(ended), "known", 0, name, comment)
+    return Job(number, state, "", int(code), 0, None, float(began), float(ended), _NO_NODES, 0, name, comment)
 
 
 def _expected(job: Job) -> float | None:

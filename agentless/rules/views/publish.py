@@ -89,6 +89,7 @@ def task_view(
         env_names=task.spec.env_names,
         batch=task.batch,
         job_nodes=task.spec.multinode.size if task.spec.multinode else 1,
+        compute_nodes=(placement.compute_nodes or None) if placement else None,
         gang=GangView(gang.id, gang.rank, gang.size, gang.members) if gang else None,
         owner=task.owner,
         created_at=timestamp(task.created_at) or "",
