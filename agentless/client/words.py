@@ -319,6 +319,12 @@ def free_in_words(cluster: dict[str, Any]) -> str:
     return f"{cluster['gpus_free']} of {counted(sum(cluster['gpus'].values()), 'GPU')} free"
 
 
+def cluster_reason(cluster: dict[str, Any]) -> str:
+    """Why a cluster is not online, and as of when its nodes are known; empty if it is online."""
+    why, known = cause_of(cluster["name"], cluster["reason"]), local(cluster["asked_at"])
+    return f"as of {known}: {why}" if why and known else why
+
+
 def nodes_out(cluster: dict[str, Any]) -> str:
     """The nodes of a cluster that get no new jobs: `2 nodes out: c2 (fan broken), c7 (down)`; empty if all do."""
     if not cluster["nodes_out"]:

@@ -58,7 +58,8 @@ class TaskView:
     node, and `job_nodes` is how many nodes its job has on a cluster. `compute_nodes` are those, as the cluster writes
     them (`c[1-2]`), once it has started. It `requires` these ends of other tasks and of batches, and `waits_for` those
     that have not come yet. `job` is its name in the `workflow` of that id. `preemptible`: it gives way to tasks that
-    need its place. `preemptions` is how many earlier tries were preempted, and `victims` are the tasks that were, for it.
+    need its place. `preemptions` is how many earlier tries were preempted, and `victims` are the tasks that were, for
+    it.
     """
 
     id: str
