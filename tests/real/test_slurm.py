@@ -109,6 +109,7 @@ def test_what_waits_in_slurm_says_why_and_can_be_stopped_there(cli: Cli, slurm: 
     waiting = cli.submit("hpc", "4x", "--time-limit", "10min", "--", "true")
     until(lambda: "waits for free resources" in str(cli.task(waiting)["reason"]))
     assert cli("explain", waiting).out.startswith(f"task {waiting} is job ")
+    assert "  starts  unknown\n" in cli("show", waiting).out  # what holds the GPUs has no time limit
     assert [task["id"] for task in cli.get("/v1/queue")] == [waiting]
     cli("stop", waiting)
     assert (state(cli, waiting), jobs(slurm, waiting)) == ("cancelled", ["CANCELLED"])

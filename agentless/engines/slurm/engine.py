@@ -279,6 +279,8 @@ class Slurm:
         words = self.complaint(result.err)
         if "node configuration" in words:
             words += f"; to see what its nodes have, run: agentless gpus {self._node.name}"
+        if "partition" in words.lower() and self._cluster.partition:
+            words += f"; partition: of {self._node.name} in the inventory is {self._cluster.partition}"
         raise RuntimeFailed(with_node(self._node.name, words))
 
     def signal(self, container: str, signal: str) -> Command:
@@ -389,7 +391,7 @@ class Slurm:
         task = comment[1] if signed and comment else name[1] if name else ""
         job = replace(job, name=f"agentless-{task}")
         labels = labels if signed else {TASK: task}
-        state, words = _state(job)
+        state, words = _state(job, self._cluster.partition)
         in_vain = job.state == "CANCELLED" and job.reason.startswith("DependencyNeverSatisfied")
         return Container(
             id=f"{job.id}:{job.name}",
@@ -449,15 +451,15 @@ def _is_behind_endless(job: Job) -> bool:
     return far and job.reason != "BeginTime"
 
 
-def _state(job: Job) -> tuple[ContainerState, str]:
+def _state(job: Job, partition: str | None) -> tuple[ContainerState, str]:
     """The state of a job as that of a container, and why."""
     if job.waits:
-        words = reason_words(job.reason, job.id)
+        words = reason_words(job.reason, job.id, partition)
         return "queued", f"{words}; no time limit ahead of it, so no estimate" if _is_behind_endless(job) else words
     if job.is_paused:
         return "paused", ""
     if job.runs:
         return "running", ""
     if not job.started and job.state == "FAILED":
-        return "exited", reason_words(job.reason, job.id)
+        return "exited", reason_words(job.reason, job.id, partition)
     return "exited", _ENDS.get(job.state, "")

@@ -17,13 +17,13 @@ _REASONS: Mapping[str, str] = {
     "Licenses": "waits for a license",
     "Reservation": "waits for its reservation to begin",
     "ReqNodeNotAvail": "the nodes it wants are not available now",
-    "Nodes required for job are DOWN": "the nodes that could run it are down, drained, or kept for other jobs",
+    "Nodes required for job are DOWN": "the nodes{of} that could run it are down, drained, or kept for other jobs",
     "NodeDown": "a node that it wants is down",
     "BadConstraints": "no node of the cluster has what it wants",
-    "PartitionDown": "its partition is down",
-    "PartitionInactive": "its partition is closed",
-    "PartitionNodeLimit": "it wants more nodes than its partition allows; use fewer with --nodes",
-    "PartitionTimeLimit": "its time limit is higher than its partition allows; use a lower --time-limit",
+    "PartitionDown": "{partition} is down",
+    "PartitionInactive": "{partition} is closed",
+    "PartitionNodeLimit": "it wants more nodes than {partition} allows; use fewer with --nodes",
+    "PartitionTimeLimit": "its time limit is higher than {partition} allows; use a lower --time-limit",
     "InvalidAccount": "its account is not valid; correct account: in the inventory",
     "InvalidQOS": "its QOS is not valid; correct qos: in the inventory",
     "QOSJobLimit": "its QOS has as many jobs as it may have",
@@ -35,12 +35,14 @@ _REASONS: Mapping[str, str] = {
 }
 
 
-def reason_words(reason: str, job: str) -> str:
-    """The reason in words; one that is not known here as Slurm has it."""
+def reason_words(reason: str, job: str, partition: str | None = None) -> str:
+    """The reason in words; one that is not known here as Slurm has it. `partition` is None for Slurm's own choice."""
     name = reason.partition(",")[0].strip()
     words = _REASONS.get(name)
     if words is None and re.fullmatch(r"(Assoc|QOS)[A-Za-z]+", name):
         words = f"a limit of its {'account' if name.startswith('Assoc') else 'QOS'} is reached ({name})"
     if words is None:
         words = name or "Slurm gives no reason"
-    return words.replace("{job}", job)
+    named = f"partition {partition}" if partition else "its partition"
+    of = f" of {named}" if partition else ""
+    return words.replace("{job}", job).replace("{partition}", named).replace("{of}", of)
