@@ -118,6 +118,8 @@ def test_what_waits_in_slurm_says_why_and_can_be_stopped_there(cli: Cli, slurm: 
     cli("resume", holder)
     cli("stop", holder)
     assert state(cli, holder) == "stopped"
+    refused = cli("shell", "hpc", code=2).err
+    assert "hpc is a cluster, not a task; to log in to its login node, run: agentless ssh hpc" in refused
 
 
 def test_a_task_on_several_nodes_is_one_job_whose_command_runs_once_on_each(cli: Cli) -> None:
