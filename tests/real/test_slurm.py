@@ -32,7 +32,7 @@ from tests.lab import Lab
 from tests.lab.slurm import Slurm
 from tests.pure import build
 from tests.real.cli import Cli, finish, until
-from tests.real.slurm import end, jobs, running, started, state
+from tests.real.slurm import end, jobs, number, running, started, state
 
 ENGINE = Engine(NodeConfig("hpc", "login1"), SlurmCluster(), Renderer([template_dir()]), Signer("c1", b"key"))
 SECRETS = {"TOKEN": "hush"}
@@ -113,6 +113,9 @@ def test_what_waits_in_slurm_says_why_and_can_be_stopped_there(cli: Cli, slurm: 
     assert [task["id"] for task in cli.get("/v1/queue")] == [waiting]
     cli("stop", waiting)
     assert (state(cli, waiting), jobs(slurm, waiting)) == ("cancelled", ["CANCELLED"])
+    after = cli("submit", "--after", holder, "hpc", "--", "true")
+    assert f"in the queue of hpc: job {number(cli, after.out.strip())}: waits for task {holder}\n" in after.err
+    cli("stop", after.out.strip())
     cli("pause", holder)
     assert (state(cli, holder), jobs(slurm, holder)) == ("paused", ["SUSPENDED"])
     cli("resume", holder)

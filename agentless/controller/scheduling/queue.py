@@ -424,6 +424,14 @@ class Queue:
 
         return handed, here(waiting), here(others)
 
+    def goes_with_its_wait(self, task_id: str) -> bool:
+        """Whether the cluster of a blocked task answers, and waits in the place of our queue."""
+        task = self._tasks.live.get(task_id)
+        place = self._nodes.cluster_of(task.spec.needs) if task else None
+        if task is None or place is None or place.silence is not None:
+            return False
+        return bool(jobs_awaited(task, place.node.name, self._last_live))
+
     def _waiting_there(self, now: float) -> list[Task]:
         """The blocked tasks whose cluster can wait in their place, with their places."""
         found = list[Task]()
