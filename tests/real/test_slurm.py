@@ -623,6 +623,8 @@ def test_an_image_runs_with_what_the_cluster_has_for_it(cli: Cli) -> None:
     assert options.endswith(";/data:/data:ro")
     refused = cli("submit", "--image", "busybox", "hpc", "--", "true", code=2)
     assert "hpc runs no images; if it has pyxis or apptainer, set container: of hpc in the inventory" in refused.err
+    assert cli("explain", "--image", "busybox", "hpc", code=2).err == refused.err
+    assert "would be a job of boxed" in cli("explain", "--image", "busybox", "boxed").out
 
 
 @pytest.mark.slow
