@@ -21,8 +21,8 @@ WAITING = ("pending", "scheduled", "blocked", "submitted")
 """The states of a task that has not started."""
 
 
-_INSIDE = 24
-"""The most characters of the compute nodes of a task in a line."""
+_INSIDE = 16
+"""The most characters of the compute nodes of a task in a line; of more there is only their number."""
 _NAMED = 3
 """The most nodes of a cluster that are named in a line."""
 
@@ -121,7 +121,8 @@ def where(task: dict[str, Any]) -> str:
     On a cluster what it asks for, and its compute nodes: `hpc 1x (c1)`.
     """
     if inside := task.get("compute_nodes"):
-        return f"{short_target(task['target'])} ({cut(inside, _INSIDE)})"
+        several = _on_nodes(task) if len(inside) > _INSIDE else ""
+        return short_target(task["target"]) + (several or f" ({cut(inside, _INSIDE)})")
     if task["node"] is None or job_of(task) or (task["state"] in (*WAITING, "cancelled") and not task["gpu_uuids"]):
         return short_target(task["target"]) + _on_nodes(task)
     return place(task["node"], task["gpus"] if task["gpu_uuids"] else ())
