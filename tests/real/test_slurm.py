@@ -155,6 +155,7 @@ def test_a_task_that_waits_too_long_leaves_the_queue_and_no_excluded_node_runs_o
     holder = running(cli, "4x", "--wait-for", "1min", "--", "sleep", "300")
     waiting = cli.submit("hpc", "4x", "--wait-for", "1s", "--", "true")
     assert end(cli, waiting) == ("cancelled", 1, "gave up after 1s in the queue (--wait-for)")
+    until(lambda: cli.get("/v1/clusters")[0]["gpus_free"] == 4, 15)  # of 8, as of the start of the holder
     assert (jobs(slurm, waiting), state(cli, holder)) == (["CANCELLED"], "running")
     cli("kill", holder)
 

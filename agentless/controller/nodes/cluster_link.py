@@ -33,6 +33,8 @@ IDLE_EVERY = 30.0
 """Seconds between two looks at one that has nothing of ours."""
 NODES_EVERY = 30.0
 """Seconds between two looks at its compute nodes."""
+NODES_SOON = 5.0
+"""The same once a job of ours has started or ended, which changes what is free."""
 RESTS = 10.0
 """How many times as long as a look took it is left alone: a cluster is asked by many."""
 MOST_REST = 60.0
@@ -186,11 +188,13 @@ class ClusterLink(Link):
     async def _attend(self) -> None:
         time, rest, hurried = asyncio.get_running_loop().time, 0.0, 0.0
         nodes_at = busy_at = float("-inf")
+        ran = frozenset[str]()
         while True:
-            if time() - nodes_at > NODES_EVERY:
+            runs = frozenset(job.id for job in self.containers if job.live and job.state != "queued")
+            if time() - nodes_at > (NODES_EVERY if runs == ran else max(NODES_SOON, rest)):
                 with contextlib.suppress(RuntimeFailed, Timeout, TooMuch):  # its jobs matter more
                     await self.nodes()
-                nodes_at = time()
+                nodes_at, ran = time(), runs
             busy_at = time() if any(job.live for job in self.containers) else busy_at
             every = LOOK_EVERY if time() - busy_at < IDLE_EVERY else IDLE_EVERY  # an empty answer may be wrong
             every = every if self.silence is None else SILENT_EVERY
