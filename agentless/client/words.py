@@ -14,13 +14,15 @@ from agentless.model.moment import format_moment
 from agentless.model.nodes.device import GpuNumber, number_of
 from agentless.model.tasks.port import Port
 from agentless.model.tasks.task_id import first_try
-from agentless.model.text import program_of
+from agentless.model.text import cut, program_of
 from agentless.model.units import SIZE_UNITS, counted, format_duration, format_indices, format_size, short_duration
 
 WAITING = ("pending", "scheduled", "blocked", "submitted")
 """The states of a task that has not started."""
 
 
+_INSIDE = 16
+"""The most characters of the compute nodes of a task in a line; of more there is only their number."""
 _NAMED = 3
 """The most nodes of a cluster that are named in a line."""
 
@@ -114,7 +116,13 @@ def program_words(process: dict[str, Any]) -> str:
 
 
 def where(task: dict[str, Any]) -> str:
-    """The node and GPUs, like `node1::0,1`; what a task asks for if it has none, or never had any."""
+    """The node and GPUs, like `node1::0,1`; what a task asks for if it has none, or never had any.
+
+    On a cluster what it asks for, and its compute nodes: `hpc 1x (c1)`.
+    """
+    if inside := task.get("compute_nodes"):
+        several = _on_nodes(task) if len(inside) > _INSIDE else ""
+        return short_target(task["target"]) + (several or f" ({cut(inside, _INSIDE)})")
     if task["node"] is None or job_of(task) or (task["state"] in (*WAITING, "cancelled") and not task["gpu_uuids"]):
         return short_target(task["target"]) + _on_nodes(task)
     return place(task["node"], task["gpus"] if task["gpu_uuids"] else ())
@@ -310,6 +318,12 @@ def free_gpus(having: dict[str, Any]) -> str:
 def free_in_words(cluster: dict[str, Any]) -> str:
     """Likewise: `6 of 8 GPUs free`."""
     return f"{cluster['gpus_free']} of {counted(sum(cluster['gpus'].values()), 'GPU')} free"
+
+
+def cluster_reason(cluster: dict[str, Any]) -> str:
+    """Why a cluster is not online, and as of when its nodes are known; empty if it is online."""
+    why, known = cause_of(cluster["name"], cluster["reason"]), local(cluster["asked_at"])
+    return f"as of {known}: {why}" if why and known else why
 
 
 def nodes_out(cluster: dict[str, Any]) -> str:

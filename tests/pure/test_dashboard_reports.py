@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 
@@ -79,6 +80,13 @@ async def test_a_task_is_shown_in_tabs(monkeypatch):
         await eyes.see("Last output")
         await eyes.press("slash", "T")
         await eyes.see(lambda: isinstance(eyes.app.screen, LogScreen) and eyes.app.screen.query_one(Input).value == "T")
+        said = threading.Event()
+        eyes.app.client.frames = lambda *_, **__: iter(())
+        eyes.app.client.followed = lambda *_, **__: iter([(1, b"at last\n")] if said.wait(30) else [])
+        await eyes.app.push_screen(LogScreen(eyes.app.cluster, RUNS, eyes.app.client))
+        await eyes.see("No output yet", lambda: "Loading" not in eyes.text)
+        said.set()
+        await eyes.see("at last", "No more output")
 
 
 async def test_why_a_task_waits_is_a_tab_as_long_as_it_does():

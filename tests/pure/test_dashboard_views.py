@@ -362,6 +362,11 @@ async def test_clusters_are_counted_apart_and_opened_from_the_list_of_nodes():
         assert "1 running, 1 pending" in eyes.text
         assert "job 8: waits for free resources" in eyes.text
         assert eyes.app.places.here.path == "/nodes/hpc"
+        await eyes.press("down")
+        assert eyes.app.target.task["id"] == "2next"
+        await eyes.press("enter")
+        assert eyes.app.places.here.path == "/tasks/2next"
+        await eyes.press("escape")
         eyes.app.incoming.take({"now": RECORDED["now"], "gone": [["clusters", "hpc"]]})
         await eyes.pilot.pause()
         assert "hpc is no longer in the inventory" in eyes.text

@@ -127,6 +127,10 @@ def test_each_reason_is_a_sentence_without_its_name() -> None:
     assert reason_words("AssocGrpGRES", "7") == "a limit of its account is reached (AssocGrpGRES)"
     assert reason_words("ReqNodeNotAvail, UnavailableNodes:c1", "7") == "the nodes it wants are not available now"
     assert reason_words("Sunspots", "7") == "Sunspots"
+    assert reason_words("PartitionDown", "7") == "its partition is down"
+    assert reason_words("PartitionInactive", "7", "gpu") == "partition gpu is closed"
+    down = "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions"
+    assert reason_words(down, "7", "gpu").startswith("the nodes of partition gpu that could run it are down")
 
 
 @given(st.text() | st.lists(st.text(), min_size=9, max_size=14).map("|".join))

@@ -56,6 +56,10 @@ def now(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"state": "pending", "target": "n1::3", "gpu_uuids": []}, "n1::3"),
         ({"state": "cancelled", "target": "n1::3", "gpu_uuids": []}, "n1::3"),
         ({"state": "cancelled", "target": "n1 2x", "gpus": [], "gpu_uuids": []}, "n1 2x"),
+        ({"target": "hpc 2xA100", "compute_nodes": "c1"}, "hpc 2xA100 (c1)"),
+        ({"target": "hpc 2x", "compute_nodes": "c[1-2]", "job_nodes": 2}, "hpc 2x (c[1-2])"),
+        ({"target": "hpc 2x", "compute_nodes": "gpu-a100-[001,017,090]", "job_nodes": 3}, "hpc 2x on 3 nodes"),
+        ({"target": "hpc 2x", "compute_nodes": "a-long-name-of-a-node"}, "hpc 2x (a-long-name-of-…)"),
     ],
 )
 def test_where_a_task_is_or_would_have_been(fields: dict[str, Any], words: str) -> None:

@@ -122,7 +122,9 @@ class ClusterState:
         return [gpu for gpu in self.gpus.values() if gpu.get("parent")]
 
     def is_silent(self, name: str | None) -> bool:
-        """Whether a node does not answer, so that its present state is unknown."""
+        """Whether a node or cluster does not answer, so that its present state is unknown."""
+        if cluster := self.clusters.get(name or ""):
+            return bool(cluster["state"] != "online")
         node = self.nodes.get(name or "", {"state": "unknown"})
         if node["state"] != "degraded":
             return bool(node["state"] == "offline")

@@ -168,6 +168,7 @@ class TaskDetails(Details):
                 ("owner", task["owner"]),
                 ("image", task["image"]),
                 ("where", where(task) if task["node"] else ""),
+                ("nodes", task.get("compute_nodes")),
                 ("requested", asked_for(task)),
                 *self._times(task),
                 ("try", tries(task)),
