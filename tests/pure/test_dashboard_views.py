@@ -151,6 +151,23 @@ async def test_reversing_without_a_sort_does_nothing_now_or_later():
         assert [row["id"] for row in eyes.app.view.table.rows] == ["1", RUNS["id"]]
 
 
+async def test_a_filter_that_leaves_out_the_chosen_row_chooses_the_first_one_and_keeps_one_that_fits():
+    ended = {**FAILED, "id": "9", "name": "apple", "mine": False}
+    mine = {**RUNS, "id": "1", "name": "pear", "mine": True}
+    async with over(tasks({**RUNS, "id": "2", "name": "apple", "mine": False}, mine, ended)) as eyes:
+        table = lambda: eyes.app.view.table  # noqa: E731
+        await eyes.press("4", "down", "slash", "apple", "enter")  # the chosen one is `pear`
+        assert [table().chosen["id"], len(table().rows)] == ["2", 2]
+        await eyes.press("down", "escape")
+        assert table().chosen["id"] == "9"  # it is still there
+        await eyes.press("a")
+        assert table().chosen["id"] == "2"
+        await eyes.press("m")
+        assert table().chosen["id"] == "1"
+        await eyes.press("slash", "nothing has this", "enter", "escape", "enter")
+        assert eyes.app.screen.about_task["id"] == "1"
+
+
 # ------------------------------------------------------------- a node that is unplugged
 
 

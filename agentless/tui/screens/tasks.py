@@ -69,12 +69,12 @@ class Tasks(TaskListView):
     def action_mine(self) -> None:
         """Show only your tasks, or everybody's."""
         self._only_mine = not self._only_mine
-        self.update()
+        self.show_anew()
 
     def action_ended(self) -> None:
         """Show ended tasks, or only live ones."""
         self._only_live = not self._only_live
-        self.update()
+        self.show_anew()
 
     def notes(self) -> list[str]:
         """Whose tasks are shown, and how many ended ones."""

@@ -104,6 +104,12 @@ class Table(Vertical):
             self.titles.refresh()  # they are hidden beside a hint
         self.body.show(rows)
 
+    def choose_any(self) -> None:
+        """Put the cursor on the first row if its own is not there: the person has left it out."""
+        if self.chosen is None:
+            self.body.held = False
+            self.body.show(self.rows)
+
     def choose(self, name: object) -> None:
         """Put the cursor on the row of this name, once there is one."""
         self.body.choose(name)
