@@ -108,9 +108,17 @@ def test_tasks_on_nodes_are_above_the_queue_and_that_above_the_ended():
     assert [row["id"] for row in view.all_rows()] == ["2", "1", "9-1", "9-2", "9-3", "7", "8"]
 
 
-async def test_the_reason_is_seen_where_there_is_little_room():
-    waits = {**WAITS, "reason": "held by task 7", "command": ["python", "a-long-name/" * 9]}
-    assert "[held by task 7]" in await drawn(tasks(waits), "4", size=(80, 24))
+async def test_whose_task_it_is_and_why_it_waits_are_seen_where_there_is_little_room():
+    waits = {**WAITS, "reason": "held by task 7", "command": ["python", "a-long-name/" * 9], "position": 1}
+    async with over(tasks(waits), (80, 24)) as eyes:
+        await eyes.press("4")
+        await eyes.see("ann big: [held by task 7]")
+        await eyes.press("5")
+        await eyes.see("ann big: held by task 7")
+        await eyes.pilot.resize_terminal(48, 40)  # a phone
+        await eyes.see("ann big: held")
+        await eyes.press("4")
+        await eyes.see("ann big: [held")
 
 
 async def test_a_stop_that_was_asked_for_is_seen_while_it_lasts_and_who_is_idle_runs():

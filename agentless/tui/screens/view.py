@@ -274,6 +274,13 @@ class TaskListView(View):
         """None: no row is about a node."""
         return None
 
+    def named(self, task: Row, words: str) -> str:
+        """Words about a task, after its owner and its name where these have no column."""
+        hidden = self.table.hidden
+        owner = task["owner"].partition("@")[0] if "OWNER" in hidden else ""
+        name = (task["name"] or "") if "NAME" in hidden else ""
+        return ": ".join(filter(None, (f"{owner} {name}".strip(), words)))
+
 
 def _write_new(path: Path, text: str) -> None:
     with path.open("x", encoding="utf-8") as file:
