@@ -112,7 +112,7 @@ async def test_whose_task_it_is_and_why_it_waits_are_seen_where_there_is_little_
     waits = {**WAITS, "reason": "held by task 7", "command": ["python", "a-long-name/" * 9], "position": 1}
     async with over(tasks(waits), (80, 24)) as eyes:
         await eyes.press("4")
-        await eyes.see("ann big: [held by task 7]")
+        await eyes.see("ann: [held by task 7]")
         await eyes.press("5")
         await eyes.see("ann big: held by task 7")
         await eyes.pilot.resize_terminal(48, 40)  # a phone
