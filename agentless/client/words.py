@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shlex
 import time
@@ -21,6 +22,9 @@ WAITING = ("pending", "scheduled", "blocked", "submitted")
 """The states of a task that has not started."""
 
 
+_DAY = 86400.0
+_MOMENT = r"(\d{4}-\d\d-\d\d \d\d:\d\d(?: UTC|[+-]\d\d:\d\d))"
+_FROM_TO = re.compile(f"from {_MOMENT} to {_MOMENT}")
 _NAMED = 3
 """The most nodes of a cluster that are named in a line."""
 
@@ -105,6 +109,22 @@ def gpu_reason(gpu: dict[str, Any]) -> str:
         return str(gpu["reason"])
     programs = ", ".join(program_words(each) for each in gpu.get("desktop") or ())
     return "; ".join(filter(None, (gpu["reason"], gpu.get("assumed"), programs)))
+
+
+def reserved(gpu: dict[str, Any]) -> str:
+    """Its reservation where there is little room: `reserved for ann until 18:00 (deadline)`; empty if it has none."""
+    notice = str(gpu["reserved"] or "")
+    with contextlib.suppress(ValueError, OverflowError):  # a time in a reason, which a person wrote
+        return _FROM_TO.sub(_next, notice, count=1)
+    return notice
+
+
+def _next(period: re.Match[str]) -> str:
+    """The end of a period, or its beginning as long as that is to come."""
+    begin, end = (unix_time(moment.replace(" UTC", "Z")) for moment in period.groups())
+    now = time.time()
+    word, moment = ("from", begin) if begin > now else ("until", end)
+    return f"{word} {format_moment(moment)[11 if moment - now < _DAY else 5 : 16]}"
 
 
 def program_words(process: dict[str, Any]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from agentless.client.plot import Series, dotted
-from agentless.client.words import cause_of, command_line, gpu_reason, gpu_state, idle
+from agentless.client.words import cause_of, command_line, gpu_reason, gpu_state, idle, reserved
 from agentless.tui.data.cluster import ClusterState, Row
 from agentless.tui.widgets.lines import Piece
 
@@ -74,7 +74,7 @@ def who(gpu: Row, tasks: Sequence[Row]) -> str:
     """Who uses a GPU, or why it is not available; `tasks` are those that hold it."""
     if tasks and gpu["state"] == "allocated":
         return "; ".join(f"{task['owner']}  {task['name'] or command_line(task)}" for task in tasks) + idle(gpu)
-    return "; ".join(filter(None, (cause_of(gpu["node"], gpu_reason(gpu)), gpu["reserved"])))
+    return "; ".join(filter(None, (cause_of(gpu["node"], gpu_reason(gpu)), reserved(gpu))))
 
 
 def sign(gpu: Row, *, silent: bool) -> str:
