@@ -291,6 +291,10 @@ async def test_a_thousand_pieces_of_news_are_not_all_wrapped_and_the_last_line_s
         await eyes.see("5 for the whole queue")
 
 
+async def test_who_has_most_gpus_is_said_also_of_a_single_owner():
+    assert "Most GPUs  ann" in await drawn(tasks(RUNS), size=(80, 24))
+
+
 async def test_the_news_are_scrolled_by_keys():
     waits = [{**WAITS, "id": f"{at}", "batch": f"{at}", "position": at} for at in range(1, 20)]
     async with over(tasks(*waits)) as eyes:

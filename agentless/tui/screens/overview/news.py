@@ -140,7 +140,7 @@ class News(GivenLines, can_focus=False):
                 yield [("   " + line, "dim")]
 
     def _of_owners(self, width: int) -> Iterator[list[Piece]]:
-        """Who holds how many GPUs, if it is more than one."""
+        """Who holds how many GPUs."""
         held = {  # a GPU once, however many tasks share it, and whichever slices of it they have
             (task["owner"], gpu["node"], gpu.get("parent") or gpu["uuid"])
             for gpu in self._cluster.gpus.values()
@@ -148,7 +148,7 @@ class News(GivenLines, can_focus=False):
         }
         counts, total = Counter(owner for owner, *_ in held), len(self._cluster.whole_gpus())
         owners = sorted(counts.items(), key=lambda each: (-each[1], each[0]))[:OWNERS]
-        if len(owners) < 2:
+        if not owners:
             return
         if not self.is_tall:
             words = " · ".join(f"{owner} {count}" for owner, count in owners)
