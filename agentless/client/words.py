@@ -497,11 +497,6 @@ def cause_of(node: str, reason: str | None) -> str:
     return re.sub(rf"^{re.escape(node)}(?: \([^)]*\))?:? (?:cannot be reached: )?", "", reason or "", count=1)
 
 
-def owner_and_name(task: dict[str, Any]) -> str:
-    """Whose task it is, and which one, where there is little room: `ann train`."""
-    return f"{task['owner'].partition('@')[0]} {task['name'] or command_line(task)}"
-
-
 def numa_lines(node: dict[str, Any]) -> list[str]:
     """The NUMA nodes of a machine that has several, a line for each."""
     lines = []

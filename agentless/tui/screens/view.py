@@ -277,7 +277,7 @@ class TaskListView(View):
     def named(self, task: Row, words: str) -> str:
         """Words about a task, after its owner and its name where these have no column."""
         hidden = self.table.hidden
-        owner = task["owner"].partition("@")[0] if "OWNER" in hidden else ""
+        owner = self.cluster.who(task["owner"]) if "OWNER" in hidden else ""
         name = (task["name"] or "") if "NAME" in hidden else ""
         return ": ".join(filter(None, (f"{owner} {name}".strip(), words)))
 

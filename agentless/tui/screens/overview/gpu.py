@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rich.cells import cell_len
 
-from agentless.client.words import gpu_number, left, memory_in_use, owner_and_name, watts
+from agentless.client.words import gpu_number, left, memory_in_use, watts
 from agentless.tui.data.cluster import ClusterState, Row
 from agentless.tui.widgets import look
 from agentless.tui.widgets.lines import Piece, fitted
@@ -108,7 +108,7 @@ class GpuPainter:
         rest = max(0, width - 1 - sum(cell_len(text) for text, _ in pieces))
         if gpu["state"] in ("allocated", "foreign"):
             return [*pieces, *self._holder(gpu, rest), (" ", "")]
-        words = look.who(gpu, self._cluster.holders(gpu))
+        words = look.who(gpu, self._cluster)
         return [*pieces, (fitted(f"{state}: {words}" if words else state, rest), style), (" ", "")]
 
     def cell(self, gpu: Row, metric: Metric, width: int, chosen: str) -> list[Piece]:
@@ -150,11 +150,11 @@ class GpuPainter:
         """Who has it, with what, and how long still; or why it is not free."""
         tasks = self._cluster.holders(gpu)
         if gpu["state"] != "allocated" or not tasks:
-            return [(fitted(look.who(gpu, tasks), width), "" if gpu["state"] != "unhealthy" else "bad")]
+            return [(fitted(look.who(gpu, self._cluster), width), "" if gpu["state"] != "unhealthy" else "bad")]
         if len(tasks) > 1 or gpu["idle_since"]:
-            return [(fitted(look.who(gpu, tasks), width), "")]
+            return [(fitted(look.who(gpu, self._cluster), width), "")]
         task = tasks[0]
-        words, time_left = owner_and_name(task), left(task)
+        words, time_left = self._cluster.called(task), left(task)
         owner, _, _ = words.partition(" ")
         if cell_len(words) + 1 + len(time_left) > width:
             time_left = time_left.removeprefix("for ")

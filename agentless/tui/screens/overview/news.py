@@ -8,7 +8,7 @@ from itertools import islice
 
 from rich.cells import cell_len
 
-from agentless.client.words import left, owner_and_name, rank, starts, unix_time, where
+from agentless.client.words import left, rank, starts, unix_time, where
 from agentless.model.units import short_duration
 from agentless.tui.data.cluster import ClusterState, Row
 from agentless.tui.screens.events import event_about, event_words
@@ -134,7 +134,7 @@ class News(GivenLines, can_focus=False):
                 when = f"next, {when or 'start unknown'}"
             wants = f": {len(others) + 1} of {batch} pending" if others else f" needs {where(task)}"
             name = f" {task['name']}" if task["name"] else ""
-            head = fitted(f"{place:>2} {task['owner']}{name}{wants}", width - len(when) - 1)
+            head = fitted(f"{place:>2} {self._cluster.who(task['owner'])}{name}{wants}", width - len(when) - 1)
             yield [(head, "warn" if at else "strong"), (f" {when}", "strong")]
             for line in folded(reason, width - 3, MOST):
                 yield [("   " + line, "dim")]
@@ -142,7 +142,7 @@ class News(GivenLines, can_focus=False):
     def _of_owners(self, width: int) -> Iterator[list[Piece]]:
         """Who holds how many GPUs."""
         held = {  # a GPU once, however many tasks share it, and whichever slices of it they have
-            (task["owner"], gpu["node"], gpu.get("parent") or gpu["uuid"])
+            (self._cluster.who(task["owner"]), gpu["node"], gpu.get("parent") or gpu["uuid"])
             for gpu in self._cluster.gpus.values()
             for task in self._cluster.holders(gpu)
         }
@@ -168,7 +168,7 @@ class News(GivenLines, can_focus=False):
         for task in sorted(runs, key=lambda task: task["started_at"] or "", reverse=True):
             place, time_left = where(task), left(task) if task["state"] == "running" else task["state"]
             room = max(0, width - 14 - 1 - len(time_left) - 1)
-            what = f"{rank(task)} {owner_and_name(task)}".strip()
+            what = f"{rank(task)} {self._cluster.called(task)}".strip()
             yield [(fitted(place, 14) + " ", "held"), (fitted(what, room), ""), (f" {time_left}", "dim")]
 
     def _of_events(self, width: int) -> Iterator[list[Piece]]:
@@ -176,7 +176,7 @@ class News(GivenLines, can_focus=False):
         for event in _without_repetition(list(islice(reversed(self._cluster.events), RECENT))):
             about, (what, style) = event_about(event), event_words(event)
             if event.get("task"):
-                about += f" {event['task']['owner'].partition('@')[0]}"
+                about += f" {self._cluster.who(event['task']['owner'])}"
             when = short_duration(self._cluster.now - event["at"])
             room = max(0, width - len(when) - 5)
             words = fitted(f"{about} ", min(len(about) + 1, room))

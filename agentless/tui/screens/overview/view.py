@@ -204,7 +204,7 @@ class Overview(Container):
         if gpu is None or not self.map.cell:
             return
         numbers = f"{look.of(gpu['utilization_pct'], '%')} {memory_in_use(gpu)} {look.of(gpu['temperature_c'], 'C')}"
-        state, words = look.state_of(gpu, self.cluster)[0], look.who(gpu, self.cluster.holders(gpu))
+        state, words = look.state_of(gpu, self.cluster)[0], look.who(gpu, self.cluster)
         about = f"{gpu_place(gpu)}  {gpu_model(gpu)}  {numbers}  {state}  {words}"
         states = {gpu["state"] for gpu in self.cluster.gpus.values()}
         states |= {"unknown"} if any(map(self.cluster.is_silent, self.cluster.nodes)) else set()
