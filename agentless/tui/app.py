@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from rich.text import Text
+from textual import events
 from textual.app import App, ComposeResult, SuspendNotSupported, SystemCommand
 from textual.binding import ActiveBinding, Binding, BindingType
 from textual.command import CommandPalette
@@ -36,6 +37,7 @@ from agentless.tui.data.actions import (
     applies,
     details,
     effect,
+    inapplicable,
     outcome,
     path_of,
     path_of_vps,
@@ -531,6 +533,17 @@ class Dashboard(App[None]):
             self.screen.action_leave()
         else:
             await self.action_quit()
+
+    def on_key(self, event: events.Key) -> None:
+        """Say why the key of an action does nothing for what is shown."""
+        acts = [act for act in ACTIONS if act.key == event.character]
+        is_there = self._front is self.screen_stack[0] or hasattr(self._front, "about_task")
+        if not acts or not is_there or event.key in self.screen.active_bindings:
+            return
+        if not any(applies(act.name, self.target) for act in acts):
+            self._say(inapplicable(acts[0].key, self.target))
+        elif self.read_only:
+            self._say("This dashboard is read only")
 
     def action_keys(self) -> None:
         if not isinstance(self.screen, Keys):
