@@ -270,12 +270,22 @@ async def test_the_news_say_what_is_next_since_when_a_task_runs_and_the_cause_of
         for at, reason in enumerate(("no answer", "refused"), 1):
             event = {"seq": at, "kind": "node", "at": now - 60 * at, "node": "node2", "state": "offline"}
             eyes.app.incoming.take_event({**event, "reason": reason})
+        for seq, name in enumerate(("assigned", "launched"), 3):
+            eyes.app.incoming.take_event({"seq": seq, "kind": "task", "at": now, "event": name, "task": runs})
         eyes.app.view.update()
-        await eyes.see("next, in 10m", "for 1h", "Recently")
+        await eyes.see("next, in 10m", "for 1h", "Recently", "Started on node1::1")
+        assert "Assigned" not in eyes.text
         assert eyes.text.index("soon") < eyes.text.index("late") < eyes.text.index("unknown needs")
         assert eyes.text.count("next") == 1
         assert eyes.text.count("node2 Offline") == 1
         assert "offline: Connection refused; check" in eyes.text
+
+
+def test_a_start_is_one_piece_of_news_and_a_place_that_is_given_later_another():
+    names = ("queued", "assigned", "met", "launched", "requeued", "assigned")
+    events = [{"kind": "task", "event": name, "at": float(at), "task": RUNS} for at, name in enumerate(names)]
+    shown = [event["event"] for event in news._without_repetition(events[::-1])]
+    assert shown == ["assigned", "requeued", "launched", "queued"]
 
 
 async def test_a_batch_that_waits_for_one_reason_is_one_piece_of_news():

@@ -25,7 +25,9 @@ LINKS = "Each view has an address: the back button goes back, and a copied addre
 HINT = "New here? ? lists all keys, / finds anything, Enter shows details, n submits a task."
 RECENT = 40
 """The most events."""
-_IN_QUEUE = "job-queued"
+_IN_QUEUE, _STARTED = "job-queued", "launched"
+_BEFORE_START = ("assigned", "met", "step")
+"""What a start makes old."""
 OWNERS = 5
 """The most owners whose GPUs are counted."""
 HEADED = 8
@@ -175,6 +177,8 @@ class News(GivenLines, can_focus=False):
         """The newest events first."""
         for event in _without_repetition(list(islice(reversed(self._cluster.events), RECENT))):
             about, (what, style) = event_about(event), event_words(event)
+            if event.get("event") == _STARTED and event["task"]["node"]:
+                what += f" on {where(event['task'])}"
             if event.get("task"):
                 about += f" {self._cluster.who(event['task']['owner'])}"
             when = short_duration(self._cluster.now - event["at"])
@@ -192,15 +196,17 @@ def _start(task: Row) -> tuple[bool, float]:
 def _without_repetition(events: list[Row]) -> list[Row]:
     """The events, newest first; of a node that stays as it is, only the one that said so first.
 
-    Of a job in the queue of a cluster only the last one: its reasons change often.
+    Of a job in the queue of a cluster only the last one: its reasons change often. Of a start only that it is done.
     """
     fresh: list[Row] = []
     said: dict[str, Piece] = {}
+    started = {event_about(event): event["at"] for event in reversed(events) if event.get("event") == _STARTED}
     queued = {event_about(event): event["at"] for event in reversed(events) if event.get("event") == _IN_QUEUE}
     for event in reversed(events):
         about, words = event_about(event), event_words(event)
         is_last = event.get("event") != _IN_QUEUE or queued[about] == event["at"]
-        if is_last and (event.get("task") or said.get(about) != words):
+        is_old = event.get("event") in _BEFORE_START and event["at"] <= started.get(about, 0.0)
+        if is_last and not is_old and (event.get("task") or said.get(about) != words):
             fresh.append(event)
         said[about] = words
     return fresh[::-1]
