@@ -309,6 +309,12 @@ async def test_a_thousand_pieces_of_news_are_not_all_wrapped_and_the_last_line_s
         await eyes.see("5 for the whole queue")
 
 
+async def test_what_is_cut_of_the_chosen_gpu_below_a_heat_map_says_so():
+    gpus = [{**gpu, "state": "drained", "reason": "new fans " * 9} for gpu in RECORDED["gpus"]]
+    text = await drawn({**RECORDED, "gpus": gpus}, size=(60, 16))
+    assert next(line for line in text.splitlines() if line.startswith("node1::0 ")).endswith("…")
+
+
 async def test_who_has_most_gpus_is_said_also_of_a_single_owner():
     assert "Most GPUs  ann" in await drawn(tasks(RUNS), size=(80, 24))
 

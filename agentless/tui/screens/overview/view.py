@@ -23,7 +23,7 @@ from agentless.tui.screens.overview.map import ClusterMap
 from agentless.tui.screens.overview.news import News
 from agentless.tui.screens.overview.use import SPAN, Use, use_of
 from agentless.tui.widgets import look
-from agentless.tui.widgets.lines import GivenLines
+from agentless.tui.widgets.lines import GivenLines, fitted
 
 WIDE = 150
 """The least width for the news beside the GPUs; else they are below."""
@@ -212,6 +212,6 @@ class Overview(Container):
         states |= {"task"} if any(self.map.metric.number(gpu) is None for gpu in held) else set()
         self._legend.lines = [
             legend(self.map.metric, states, self.map.cell, self._width),
-            [(printable(about), "dim")],
+            [(fitted(printable(about), self._width), "dim")],
         ]
         self._legend.redraw()
