@@ -196,6 +196,10 @@ class Dashboard(App[None]):
         self.screen_change_signal.subscribe(self, self.places.tell)
         self.incoming.start(events="events" in self.views)
 
+    def on_app_blur(self, event: events.AppBlur) -> None:
+        """Keep the focus, and so the line of keys: a page begins without, and gets it with the first tap or key."""
+        event.prevent_default()
+
     def _fatal_error(self) -> None:
         """End because of an error in the code: as Textual does, but no values, among which are secrets."""
         error = self._exception
