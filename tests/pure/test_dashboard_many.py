@@ -94,8 +94,8 @@ async def test_an_action_without_marks_applies_to_the_chosen_task():
 
 
 async def test_a_key_that_does_not_apply_says_why():
-    alone = {**RUNS, "batch": RUNS["id"], "parameters": {}}
-    async with acting(tasks(alone)) as (eyes, done):
+    single = {**RUNS, "batch": RUNS["id"], "parameters": {}}
+    async with acting(tasks(single)) as (eyes, done):
 
         async def told(key: str, words: str) -> None:
             await eyes.press(key)
