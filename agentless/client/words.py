@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shlex
 import time
@@ -23,6 +24,9 @@ WAITING = ("pending", "scheduled", "blocked", "submitted")
 
 _INSIDE = 16
 """The most characters of the compute nodes of a task in a line; of more there is only their number."""
+_DAY = 86400.0
+_MOMENT = r"(\d{4}-\d\d-\d\d \d\d:\d\d(?: UTC|[+-]\d\d:\d\d))"
+_FROM_TO = re.compile(f"from {_MOMENT} to {_MOMENT}")
 _NAMED = 3
 """The most nodes of a cluster that are named in a line."""
 
@@ -107,6 +111,22 @@ def gpu_reason(gpu: dict[str, Any]) -> str:
         return str(gpu["reason"])
     programs = ", ".join(program_words(each) for each in gpu.get("desktop") or ())
     return "; ".join(filter(None, (gpu["reason"], gpu.get("assumed"), programs)))
+
+
+def reserved(gpu: dict[str, Any]) -> str:
+    """Its reservation where there is little room: `reserved for ann until 18:00 (deadline)`; empty if it has none."""
+    notice = str(gpu["reserved"] or "")
+    with contextlib.suppress(ValueError, OverflowError):  # a time in a reason, which a person wrote
+        return _FROM_TO.sub(_next, notice, count=1)
+    return notice
+
+
+def _next(period: re.Match[str]) -> str:
+    """The end of a period, or its beginning as long as that is to come."""
+    begin, end = (unix_time(moment.replace(" UTC", "Z")) for moment in period.groups())
+    now = time.time()
+    word, moment = ("from", begin) if begin > now else ("until", end)
+    return f"{word} {format_moment(moment)[11 if moment - now < _DAY else 5 : 16]}"
 
 
 def program_words(process: dict[str, Any]) -> str:
@@ -489,11 +509,6 @@ def host_lines(node: dict[str, Any]) -> dict[str, str | None]:
 def cause_of(node: str, reason: str | None) -> str:
     """Why a node is not well, without its name and what its state says: what is cut must not be the cause."""
     return re.sub(rf"^{re.escape(node)}(?: \([^)]*\))?:? (?:cannot be reached: )?", "", reason or "", count=1)
-
-
-def owner_and_name(task: dict[str, Any]) -> str:
-    """Whose task it is, and which one, where there is little room: `ann train`."""
-    return f"{task['owner'].partition('@')[0]} {task['name'] or command_line(task)}"
 
 
 def numa_lines(node: dict[str, Any]) -> list[str]:

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from rich.text import Text
+from textual import events
 from textual.app import App, ComposeResult, SuspendNotSupported, SystemCommand
 from textual.binding import ActiveBinding, Binding, BindingType
 from textual.command import CommandPalette
@@ -36,6 +37,7 @@ from agentless.tui.data.actions import (
     applies,
     details,
     effect,
+    inapplicable,
     outcome,
     path_of,
     path_of_vps,
@@ -193,6 +195,10 @@ class Dashboard(App[None]):
         self.set_interval(1.0, self._each_second)
         self.screen_change_signal.subscribe(self, self.places.tell)
         self.incoming.start(events="events" in self.views)
+
+    def on_app_blur(self, event: events.AppBlur) -> None:
+        """Keep the focus, and so the line of keys: a page begins without, and gets it with the first tap or key."""
+        event.prevent_default()
 
     def _fatal_error(self) -> None:
         """End because of an error in the code: as Textual does, but no values, among which are secrets."""
@@ -531,6 +537,17 @@ class Dashboard(App[None]):
             self.screen.action_leave()
         else:
             await self.action_quit()
+
+    def on_key(self, event: events.Key) -> None:
+        """Say why the key of an action does nothing for what is shown."""
+        acts = [act for act in ACTIONS if act.key == event.character]
+        is_there = self._front is self.screen_stack[0] or hasattr(self._front, "about_task")
+        if not acts or not is_there or event.key in self.screen.active_bindings:
+            return
+        if not any(applies(act.name, self.target) for act in acts):
+            self._say(inapplicable(acts[0].key, self.target))
+        elif self.read_only:
+            self._say("This dashboard is read only")
 
     def action_keys(self) -> None:
         if not isinstance(self.screen, Keys):

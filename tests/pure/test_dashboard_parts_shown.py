@@ -97,6 +97,14 @@ async def test_all_views_and_the_key_of_the_help_are_seen_at_any_width(width):
     assert "? Keys" in text.splitlines()[-1]
 
 
+async def test_the_keys_are_shown_also_while_the_window_or_page_has_no_focus():
+    async with over(RECORDED, (80, 20)) as eyes:
+        eyes.app.post_message(events.AppBlur())
+        await eyes.pilot.pause()
+        await eyes.pilot.pause()
+        assert "Details / Search" in eyes.text.splitlines()[-1]
+
+
 async def test_what_is_cut_in_a_narrow_table_says_so():
     text = await drawn(tasks({**RUNS, "command": ["python", "train.py", "--a-long-option", "7"]}), "4", size=(60, 20))
     assert text.splitlines()[3].endswith("…")

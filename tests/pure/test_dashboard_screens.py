@@ -170,8 +170,20 @@ async def test_what_is_sick_who_uses_most_and_what_starts_next_is_seen_without_a
             await settle(eyes)
             assert re.search(r"node6 (offline|.* 0/4  offline: no route)", eyes.text), size
             assert "Most GPUs " in eyes.text
-            assert re.search(r" ann@laptop (█+▌?░+ )?6", eyes.text), size
+            assert re.search(r" ann +(█+▌?░+ )?6", eyes.text), size
             assert re.search(r" alice sweep: 4 of .* next, in 24m 59s", eyes.text), size
+
+
+async def test_a_bar_says_what_it_is_of_also_on_a_phone(still):
+    async with dashboard(cluster(3), (48, 40)) as eyes:
+        await eyes.pilot.pause()
+        assert re.search(r" 1 util █+▌?░*  94% mem █+▌?░*  48.1/80G  ann pre", eyes.text)
+        await eyes.pilot.resize_terminal(140, 30)
+        await settle(eyes)
+        assert re.search(r" 1 util █+▌?░*  94% mem █+▌?░*  48.1/80 GiB  63C  ann pretr", eyes.text)
+        await eyes.press("4", "d")
+        await settle(eyes)
+        assert re.search(r"util █+▌?░*  93%  mem  █+▌?░*", eyes.text)
 
 
 async def test_no_state_is_told_by_its_colour_alone(still):

@@ -323,11 +323,18 @@ class Queue:
         return explanation(cluster, members[0], summary, promise, ahead)
 
     def _brief(self, task: Task, cluster: Cluster) -> str:
-        """The most relevant reason why a task, or any member of its gang, does not start now."""
-        reasons = (brief(cluster, each.spec, each.owner) for each in self._mates(task))
-        found = next(filter(None, reasons), "")
-        repaired = repairs(cluster, task.spec) if found and self.plan.promises.get(task.id) is None else ""
-        return "; ".join(filter(None, (found, repaired)))
+        """The most relevant reason why a task, or any member of its gang, does not start now.
+
+        If nobody knows when it starts, also what it waits for.
+        """
+        mates = self._mates(task)
+        found = next(filter(None, (brief(cluster, each.spec, each.owner) for each in mates)), "")
+        promise, awaits = self.plan.promises.get(task.id), ""
+        if found and promise is None:
+            awaits = repairs(cluster, task.spec)
+        elif found and promise and promise.start is None:
+            awaits = when(promise, cluster, task.spec, gang=_promised(mates, self.plan))
+        return "; ".join(filter(None, (found, awaits)))
 
     def _mates(self, task: Task) -> list[Task]:
         """The members of a task's gang that are live, by rank; of any other task itself."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable
 from typing import Any
 
-from agentless.client.words import WAITING, cause_of, gpu_number, gpu_place, process_words, unix_time
+from agentless.client.words import WAITING, cause_of, command_line, gpu_number, gpu_place, process_words, unix_time
 from agentless.model.nodes.device import parts_of
 from agentless.model.tasks.task import FAILED
 from agentless.model.tasks.task_id import first_try
@@ -49,6 +49,7 @@ class ClusterState:
         self.gpus: dict[tuple[str, str], Row] = {}
         self.clusters: dict[str, Row] = {}
         self.tasks: dict[str, Row] = {}
+        self._users: Counter[str] | None = None  # how many owners have this user name
         self.workflows: dict[str, Row] = {}
         self.controller: Row = {}
         self.now = 0.0
@@ -57,6 +58,7 @@ class ClusterState:
     def apply(self, line: Row) -> set[str]:
         """Apply a line of the stream; returns the kinds of rows that changed."""
         changed = line.keys() & {"nodes", "gpus", "clusters", "tasks", "workflows", "controller"}
+        self._users = None
         self.now = line.get("now", self.now)
         for node in line.get("nodes", ()):
             self.nodes[node["name"]] = node
@@ -151,6 +153,18 @@ class ClusterState:
                 if first not in found or found[first]["attempt"] <= task["attempt"]:
                     found[first] = task
         return found
+
+    def who(self, owner: str) -> str:
+        """An owner where there is little room: without the machine, unless others have the same user name."""
+        user = owner.partition("@")[0]
+        if self._users is None:
+            owners = {task["owner"] for task in self.tasks.values()}
+            self._users = Counter(each.partition("@")[0] for each in owners)
+        return owner if self._users[user] > 1 else user
+
+    def called(self, task: Row) -> str:
+        """Whose task it is, and which one, where there is little room: `ann train`."""
+        return f"{self.who(task['owner'])} {task['name'] or command_line(task)}"
 
     def holders(self, gpu: Row) -> list[Row]:
         """The known tasks that hold a GPU."""

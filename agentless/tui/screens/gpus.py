@@ -48,7 +48,7 @@ class Gpus(View):
         return str(row["node"])
 
     def _who(self, gpu: Row) -> Piece:
-        return look.who(gpu, self.cluster.holders(gpu)), "dim" if gpu["state"] == "drained" else ""
+        return look.who(gpu, self.cluster), "dim" if gpu["state"] == "drained" else ""
 
     def _trend(self, gpu: Row) -> Piece:
         return look.spark(self.cluster.trends.get((gpu["node"], gpu["uuid"]), ()), TREND), "held"

@@ -106,7 +106,13 @@ THEMES = (
     _changed("textual-light", _ON_WHITE, accent=_VIOLET),
     # Its blue is hard to read.
     _changed("ansi-dark", _ON_ANY_BACKGROUND | _OF_16, accent="ansi_magenta", primary="ansi_cyan"),
-    _changed("ansi-light", _ON_ANY_BACKGROUND | _OF_16 | {"memory": "ansi_blue"}),
+    # Its warnings are red like errors; yellow cannot be read on white in most terminals.
+    _changed(
+        "ansi-light",
+        _ON_ANY_BACKGROUND | _OF_16 | {"memory": "ansi_blue"},
+        accent="ansi_bright_magenta",
+        warning="ansi_magenta",
+    ),
     _CONTRAST,
 )
 """In place of Textual's own, and one more.

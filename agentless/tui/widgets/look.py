@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from agentless.client.plot import Series, dotted
-from agentless.client.words import cause_of, command_line, gpu_reason, gpu_state, idle
+from agentless.client.words import cause_of, gpu_reason, gpu_state, idle, reserved
 from agentless.tui.data.cluster import ClusterState, Row
 from agentless.tui.widgets.lines import Piece
 
@@ -70,11 +70,11 @@ def state_of(gpu: Row, cluster: ClusterState) -> Piece:
     return gpu_state(gpu), style_of(gpu["state"])
 
 
-def who(gpu: Row, tasks: Sequence[Row]) -> str:
-    """Who uses a GPU, or why it is not available; `tasks` are those that hold it."""
-    if tasks and gpu["state"] == "allocated":
-        return "; ".join(f"{task['owner']}  {task['name'] or command_line(task)}" for task in tasks) + idle(gpu)
-    return "; ".join(filter(None, (cause_of(gpu["node"], gpu_reason(gpu)), gpu["reserved"])))
+def who(gpu: Row, cluster: ClusterState) -> str:
+    """Who uses a GPU, or why it is not available."""
+    if gpu["state"] == "allocated" and (tasks := cluster.holders(gpu)):
+        return "; ".join(map(cluster.called, tasks)) + idle(gpu)
+    return "; ".join(filter(None, (cause_of(gpu["node"], gpu_reason(gpu)), reserved(gpu))))
 
 
 def sign(gpu: Row, *, silent: bool) -> str:

@@ -101,7 +101,7 @@ class NodePainter:
         if width < _FREE:
             return [(" " * width, "")]
         free = f"{node['gpus_free']}/{node['gpus']}" if node["gpus"] else "no GPU"
-        owners = Counter(task["owner"] for gpu in gpus for task in self._cluster.holders(gpu))
+        owners = Counter(self._cluster.who(task["owner"]) for gpu in gpus for task in self._cluster.holders(gpu))
         words = ", ".join(f"{owner} {count}" for owner, count in owners.most_common())
         is_well = node["state"] == "online"
         if not is_well:

@@ -23,7 +23,7 @@ from agentless.tui.screens.overview.map import ClusterMap
 from agentless.tui.screens.overview.news import News
 from agentless.tui.screens.overview.use import SPAN, Use, use_of
 from agentless.tui.widgets import look
-from agentless.tui.widgets.lines import GivenLines
+from agentless.tui.widgets.lines import GivenLines, fitted
 
 WIDE = 150
 """The least width for the news beside the GPUs; else they are below."""
@@ -204,7 +204,7 @@ class Overview(Container):
         if gpu is None or not self.map.cell:
             return
         numbers = f"{look.of(gpu['utilization_pct'], '%')} {memory_in_use(gpu)} {look.of(gpu['temperature_c'], 'C')}"
-        state, words = look.state_of(gpu, self.cluster)[0], look.who(gpu, self.cluster.holders(gpu))
+        state, words = look.state_of(gpu, self.cluster)[0], look.who(gpu, self.cluster)
         about = f"{gpu_place(gpu)}  {gpu_model(gpu)}  {numbers}  {state}  {words}"
         states = {gpu["state"] for gpu in self.cluster.gpus.values()}
         states |= {"unknown"} if any(map(self.cluster.is_silent, self.cluster.nodes)) else set()
@@ -212,6 +212,6 @@ class Overview(Container):
         states |= {"task"} if any(self.map.metric.number(gpu) is None for gpu in held) else set()
         self._legend.lines = [
             legend(self.map.metric, states, self.map.cell, self._width),
-            [(printable(about), "dim")],
+            [(fitted(printable(about), self._width), "dim")],
         ]
         self._legend.redraw()
