@@ -45,7 +45,8 @@ def usage(
     begin, now = moment(since, "--since"), time.time()
     edges = periods(begin, now)  # raises UsageError
     if plot:
-        from agentless.cli.usage.plots import fine_edges, print_usage
+        from agentless.cli.usage.plots import print_usage
+        from agentless.client.history import fine_edges
 
         edges = fine_edges(begin, now)
     found = client(context).get("/v1/usage", edge=edges, by=by)
@@ -58,7 +59,7 @@ def usage(
             _print_total(found)
             if plot:
                 print_line("")
-                print_usage(found, edges)
+                print_usage(found)
             elif sys.stdout.isatty():
                 _draw(found, period_of(begin, now))
 
