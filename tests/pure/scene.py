@@ -61,7 +61,8 @@ ANSWERS: dict[str, Any] = {
             for name, hours, tasks, used in (("ann@laptop", 212.5, 20, 91.0), ("alice", 88.0, 20, 64.5),
                                              ("bob@pc", 21.0, 1, None))
         ],
-        "periods": [{"begins_at": f"2026-11-{at}T00:00:00Z", "gpu_hours": 66.0 + 54 * (at % 4)} for at in range(15, 22)],
+        "periods": [{"begins_at": f"2026-11-{at}T00:00:00Z", "gpu_hours": 66.0 + 54 * (at % 4)}
+                    for at in range(15, 22)],
         "ends_at": "2026-11-22T00:00:00Z",
     },
     "/reservations": [
