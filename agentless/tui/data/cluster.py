@@ -11,6 +11,7 @@ from agentless.client.words import WAITING, cause_of, gpu_number, gpu_place, pro
 from agentless.model.nodes.device import parts_of
 from agentless.model.tasks.task import FAILED
 from agentless.model.tasks.task_id import first_try
+from agentless.tui.data.load import Load, load_of
 
 Row = dict[str, Any]
 """A published value, as in JSON."""
@@ -116,6 +117,17 @@ class ClusterState:
     def whole_gpus(self) -> list[Row]:
         """All GPUs, those that are divided among them."""
         return [gpu for gpu in self.gpus.values() if not gpu.get("parent")]
+
+    def answering_gpus(self) -> list[Row]:
+        """The whole GPUs of nodes that answer."""
+        silent = {name for name in self.nodes if self.is_silent(name)}
+        return [gpu for gpu in self.whole_gpus() if gpu["node"] not in silent]
+
+    def load(self) -> Load:
+        """The load of all GPUs of nodes that answer. What a GPU reads is also that of its parts."""
+        gpus = self.answering_gpus()
+        columns = ([gpu[name] for gpu in gpus] for name in ("utilization_pct", "memory_used_mib", "memory_total_mib"))
+        return load_of(*columns)
 
     def slices(self) -> list[Row]:
         """The parts of the GPUs that are divided."""
