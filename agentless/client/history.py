@@ -51,7 +51,7 @@ def of_gpu(found: Row, gpu: Row) -> list[Plot]:
 
 
 def of_gpus(found: Sequence[Row], gpus: Iterable[Row]) -> list[Plot]:
-    """The plots of several GPUs of a node, each with a curve for each of them; `gpus` have their limits."""
+    """The plots of several GPUs of a node, each with a lane for each of them; `gpus` have their limits."""
     if not found:
         return []
     known = list(gpus)
@@ -61,7 +61,7 @@ def of_gpus(found: Sequence[Row], gpus: Iterable[Row]) -> list[Plot]:
         marks = [str(gpu_number(dict(each))) for each in found]
         top = _top(values, max((gpu[limit] or 0 for gpu in known), default=0)) if limit else 100.0
         curves = [Curve(mark, "", each, colour) for mark, each in zip(marks, values, strict=True)]
-        return Plot(f"GPU {title}", curves, top, words)
+        return Plot(f"GPU {title}", curves, top, words, apart=True)
 
     return [
         plot("utilization", "utilization_pct", "", percent),

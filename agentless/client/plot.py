@@ -20,6 +20,8 @@ Tick = tuple[float, str]
 
 _BITS = ((0x40, 0x80), (0x04, 0x20), (0x02, 0x10), (0x01, 0x08))
 """The dots of a braille pattern, from the lowest row."""
+_BLOCKS = "▁▂▃▄▅▆▇"
+"""The heights of a curve in one line. The full block is missing, so that lines stay apart."""
 _APART = 9
 """The least columns between two times of the clock."""
 _BETWEEN = 16
@@ -88,6 +90,31 @@ def framed(
             text, style = marks.get(row, ("", ""))
             lines[-1].append((" " + text.ljust(frame.right - 1), style))
     return [*lines, [(_ticked(columns, frame, width), "axis")]]
+
+
+def lanes(
+    series: Sequence[Series],
+    width: int,
+    height: int,
+    frame: Frame,
+    values: Sequence[str],
+    *,
+    top: float,
+    cursor: int | None = None,
+) -> list[list[Text]]:
+    """The lines of curves that stand one above the other, each from 0 to `top` in as many lines.
+
+    The mark of each is at its left, and its value, one of `values`, at its right.
+    """
+    columns, deep = frame.columns(width), max(1, (height - 1) // max(1, len(series)))
+    upright = {round((columns - 1) * place) for place, _ in frame.ticks} - {0, columns - 1}
+    lines: list[list[Text]] = []
+    for each, value in zip(series, values, strict=True):
+        for row, line in enumerate(_lane(each, columns, deep, top, upright, cursor), 1):
+            edge, said = (f"{each.mark}┤", value) if row == deep else ("│", "")
+            lines.append([(edge.rjust(frame.left), "axis"), *line, (said.rjust(frame.right), "")])
+    blank = [(" " * width, "")]
+    return [*lines, [(_ticked(columns, frame, width), "axis")], *[blank] * (height - 1 - len(lines))]
 
 
 def label_width(height: int, top: float, words: Callable[[float], str]) -> int:
@@ -200,14 +227,37 @@ def _draw(series: Series, dots: list[list[int]], styles: list[list[str]], top: f
 def _row(
     dots: list[int], styles: list[str], *, is_grid: bool, upright: Collection[int], cursor: int | None
 ) -> list[Text]:
-    """A line of the plot area, as few texts as possible."""
+    """A line of the plot area."""
     level = {x for x in range(1, len(dots), 2) if not {x - 1, x + 1} & set(upright)} if is_grid else set()
     cells = [
         (chr(0x2800 + bits), style) if bits else ("·" if x in upright or x in level else " ", "grid")
         for x, (bits, style) in enumerate(zip(dots, styles, strict=True))
     ]
+    return _joined_cells(cells, cursor)
+
+
+def _lane(
+    series: Series, columns: int, rows: int, top: float, upright: Collection[int], cursor: int | None
+) -> list[list[Text]]:
+    """A filled curve that leaves a gap to the one above. In one line it is of blocks: dots have three heights there."""
+    if rows > 1:
+        top *= rows * 4 / (rows * 4 - 1)
+        return dotted([series], columns, rows, top, filled=True, upright=upright, cursor=cursor)
+    most = len(_BLOCKS) - 1
+    cells = [
+        ("·" if x in upright else " ", "grid")
+        if value is None
+        else (_BLOCKS[round(max(0.0, min(1.0, value / top)) * most)], series.style)
+        for x, value in enumerate(spread(series.values, columns))
+    ]
+    return [_joined_cells(cells, cursor)]
+
+
+def _joined_cells(cells: list[Text], cursor: int | None) -> list[Text]:
+    """The cells of a line as few texts as possible, with the cursor."""
     if cursor is not None and cursor < len(cells):
-        cells[cursor] = (cells[cursor][0] if dots[cursor] else "│", "cursor")
+        text, style = cells[cursor]
+        cells[cursor] = ("│" if style == "grid" else text, "cursor")
     return [("".join(text for text, _ in alike), style) for style, alike in groupby(cells, key=lambda cell: cell[1])]
 
 

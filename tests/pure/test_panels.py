@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import time
+from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -43,6 +45,28 @@ def test_plots_fill_their_room_and_cut_nothing(plots, span, width, height, place
         assert plot.title in text
         for curve in plot.curves if len(plot.curves) > 1 else ():
             assert re.search(rf"━{curve.mark} (\d+%|-)", text)
+
+
+@given(PLOTS, st.integers(64, 240), st.integers(1, 80), st.floats(0, 0.999))
+def test_each_gpu_has_a_lane_of_its_own_with_its_number_and_its_value_at_the_cursor(plots, width, height, place):
+    (plot, *_) = [replace(each, apart=True) for each in plots]
+    found = Shown(NOON - 600, NOON, [plot])
+    lines, (area,) = drawn(found, width, height, at := NOON - 600 + place * 600)
+    shown, column = texts(lines), found.column(at, area.columns)
+    assert {len(line) for line in shown} == {width}
+    if len(plot.curves) == 1:
+        return
+    assert "each 0 to 100%" in shown[0]
+    wanted = [(curve.mark, percent(spread(curve.values, area.columns)[column])) for curve in plot.curves]
+    marked = [line for line in shown if "┤" in line]
+    assert [(line.split("┤")[0].strip(), line.split()[-1]) for line in marked] == wanted
+    assert len({area.rows // len(wanted), *(b - a for a, b in pairwise(map(shown.index, marked)))}) == 1
+
+
+def test_in_a_lane_the_height_tells_how_much_and_a_gap_that_nothing_is_known():
+    curves = [Curve(str(at), "", values) for at, values in enumerate(([0.0, 100.0, None], [50.0, None, 20.0]))]
+    lines, _ = drawn(Shown(NOON - 600, NOON, [Plot("A", curves, 100.0, percent, apart=True)]), 16, 4)
+    assert [line[2:11] for line in texts(lines)[1:3]] == ["▁▁▁▇▇▇   ", "▄▄▄   ▂▂▂"]
 
 
 @given(PLOTS, st.integers(64, 240), st.integers(5, 80), st.floats(0, 0.999))
