@@ -98,7 +98,7 @@ def of_usage(found: Row) -> Shown:
         for each, (begin, end) in zip(found["periods"], pairwise(edges), strict=True)
     ]
     top = max(1.0, found["gpus"], *used)
-    return Shown(edges[0], edges[-1], [Plot("GPUs allocated", [Curve("", "", used)], top, plain)])
+    return Shown(edges[0], edges[-1], [Plot("GPUs allocated", [Curve("", "", used)], top, plain, exact=True)])
 
 
 def percent(value: float | None) -> str:

@@ -42,7 +42,8 @@ class Curve:
 class Plot:
     """Curves from 0 to `top`. `words` writes a value. A single curve is filled, and needs no mark and no name.
 
-    `apart`: several curves stand one above the other, so that none hides another one.
+    `apart`: several curves stand one above the other, so that none hides another one. `exact`: each value is drawn, not
+    the mean of those nearby.
     """
 
     title: str
@@ -50,6 +51,7 @@ class Plot:
     top: float
     words: Callable[[float | None], str]
     apart: bool = False
+    exact: bool = False
 
     @property
     def in_lanes(self) -> bool:
@@ -65,13 +67,15 @@ class Plot:
         """The curves with their styles."""
         if len(self.curves) == 1:
             (curve,) = self.curves
-            return [Series("", curve.values, f"s{curve.colour}", below=f"f{curve.colour}")]
+            below = f"f{curve.colour}"
+            return [Series("", curve.values, f"s{curve.colour}", below=below, band="" if self.exact else below)]
         if self.apart:
             return [
                 Series(each.name, each.values, f"s{each.colour}", each.mark, f"f{each.colour}") for each in self.curves
             ]
         return [
-            Series(each.name, each.values, f"s{number % STYLES}", each.mark) for number, each in enumerate(self.curves)
+            Series(each.name, each.values, f"s{number % STYLES}", each.mark, band=f"f{number % STYLES}")
+            for number, each in enumerate(self.curves)
         ]
 
 

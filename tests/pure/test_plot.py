@@ -65,6 +65,25 @@ def test_a_line_without_values_is_broken_and_steps_are_joined():
     assert lines == ["⢸ ⠉", "⡸  "]
 
 
+def test_a_load_that_goes_up_and_down_is_a_line_through_its_means_in_a_band_of_all_values():
+    values = [0.0, 100.0] * 300
+    lines = dotted([Series("", values, "line", band="band")], 30, 8, 100.0)
+    styles = ["".join(style[0] * len(text) for text, style in line) for line in lines]
+    assert styles == ["b" * 30] * 3 + ["l" * 30] + ["b" * 30] * 4
+    (curve,) = {text for line in lines for text, style in line if style == "line"}
+    assert set(curve) <= set("⠉⠒⠤⣀")  # the line alone, so that it is seen without colours
+
+
+@given(st.lists(st.none() | st.floats(0, 100), min_size=80, max_size=80))
+def test_a_band_goes_no_further_than_the_values_and_a_gap_stays_one(values):
+    (drawn,) = texts(dotted([Series("", values, "line", band="band")], 40, 1, 100.0))
+    for x, char in enumerate(drawn):
+        assert (char == " ") == (values[2 * x] is values[2 * x + 1] is None)
+    same = [None if value is None else 42.0 for value in values]
+    banded, plain = (texts(dotted([Series("", same, "line", band=band)], 40, 5, 100.0)) for band in ("band", ""))
+    assert banded == plain
+
+
 def test_each_curve_has_its_style_and_the_cursor_is_seen():
     some = [Series("a", [10.0] * 8, "first"), Series("b", [90.0] * 8, "second")]
     lines = plot(some, 12, 9, top=100.0, words=percent, times=minutes, cursor=3)
