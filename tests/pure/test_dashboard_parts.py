@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from agentless.client.words import gpu_number
 from agentless.model.tasks.task import LIVE, STATES
 from agentless.tui.data.actions import ACTIONS, Target, applies
-from agentless.tui.data.cluster import TREND, ClusterState, natural
+from agentless.tui.data.cluster import STEP, TREND, ClusterState, natural
 from agentless.tui.widgets import look
 from agentless.tui.widgets.lines import Piece, _differences, fitted, folded
 
@@ -59,13 +59,25 @@ def test_nodes_are_in_the_order_in_which_a_person_counts():
 
 def test_a_trend_begins_with_what_was_kept_and_goes_on_with_what_comes():
     known = cluster()
-    key, gpu = next(iter(known.gpus.items()))
+    (key, gpu), *_ = known.gpus.items()
     known.sampled()
-    kept = {"node": key[0], "uuid": key[1], "utilization_pct": [*range(TREND - 1), None]}
+    kept = {"node": key[0], "uuid": key[1], "utilization_pct": [*range(TREND - 1), 77]}
     known.remember({"gpus": [kept]})
-    known.sampled()
     now = gpu["utilization_pct"]
-    assert list(known.trends[key]) == [*range(2, TREND - 1), None, now, now]
+    assert known.trend(gpu) == [*range(TREND - 1), now]
+    known.now += STEP
+    known.sampled()
+    assert known.trend(gpu) == [*range(1, TREND - 1), now, now]
+
+
+def test_a_trend_is_as_long_however_often_samples_come():
+    known = cluster()
+    (_, gpu), *_ = known.gpus.items()
+    begin = known.now = known.now // STEP * STEP
+    for seconds, load in ((0, 10), (1, 20), (2, 60), (3 * STEP, 50), (4 * STEP, None), (4 * STEP + 1, 40)):
+        gpu["utilization_pct"], known.now = load, begin + seconds
+        known.sampled()
+    assert known.trend(gpu) == [*[None] * (TREND - 5), 30, None, None, 50, 40]
 
 
 def test_the_queue_is_those_who_are_next_then_those_for_later():

@@ -93,4 +93,5 @@ def test_each_curve_has_its_style_and_the_cursor_is_seen():
 
 
 def test_the_last_values_are_at_the_right_of_a_short_curve():
-    assert look.curve([100.0, 100.0], 3, 1) == ["  ⣿"]
+    assert look.curve([*[None] * 4, 100.0, 100.0], 3, 1) == ["  ⣿"]
+    assert look.spark([*[None] * 4, 0.0, 100.0, 100.0, 100.0], 4) == "  ▄█"

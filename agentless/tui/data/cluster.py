@@ -16,8 +16,9 @@ from agentless.tui.data.load import Load, load_of
 Row = dict[str, Any]
 """A published value, as in JSON."""
 
-TREND = 120
-"""Samples in the trend of a GPU's utilisation."""
+TREND, STEP = 120, 5.0
+"""Points in the trend of a GPU's utilisation, and the seconds of each: 10 minutes."""
+TREND_WORDS = "10 min"
 KEPT = 2000
 """Events that are kept, the newest."""
 ENDED = 1000
@@ -54,6 +55,7 @@ class ClusterState:
         self.controller: Row = {}
         self.now = 0.0
         self.trends: dict[tuple[str, str], deque[float | None]] = {}
+        self._slot = self._in_slot = 0
 
     def apply(self, line: Row) -> set[str]:
         """Apply a line of the stream; returns the kinds of rows that changed."""
@@ -77,18 +79,33 @@ class ClusterState:
         return changed
 
     def sampled(self) -> None:
-        """Add the present utilisation of all GPUs to their trends."""
+        """Add the present utilisation of all GPUs to their trends, of which each point is a mean."""
+        slot = int(self.now // STEP)
+        skipped = max(0, slot - self._slot - 1)
+        self._in_slot = self._in_slot + 1 if slot == self._slot else 1
         for gpu in self.ordered_gpus():
-            key = gpu["node"], gpu["uuid"]
-            self.trends.setdefault(key, deque(maxlen=TREND)).append(gpu["utilization_pct"])
+            trend = self.trends.setdefault((gpu["node"], gpu["uuid"]), deque(maxlen=TREND))
+            now, last = gpu["utilization_pct"], trend[-1] if trend else None
+            if trend and slot == self._slot:
+                trend[-1] = last if now is None else now if last is None else last + (now - last) / self._in_slot
+            else:
+                trend.extend([None] * min(skipped, TREND) if trend else ())
+                trend.append(now)
+        self._slot = slot
         for key in self.trends.keys() - self.gpus.keys():
             del self.trends[key]
 
     def remember(self, history: Row) -> None:
-        """Begin the trends with the samples that the controller has kept."""
+        """Begin the trends with the samples that the controller has kept: as many points, as far apart."""
         for gpu in history["gpus"]:
             trend = self.trends.setdefault((gpu["node"], gpu["uuid"]), deque(maxlen=TREND))
-            trend.extendleft(reversed(gpu["utilization_pct"][len(trend) :]))
+            kept = gpu["utilization_pct"]
+            trend.extendleft(reversed(kept[: max(0, len(kept) - len(trend))]))
+
+    def trend(self, gpu: Row) -> list[float | None]:
+        """The utilisation of a GPU in the last minutes, always as many points."""
+        known = self.trends.get((gpu["node"], gpu["uuid"]), ())
+        return [*[None] * (TREND - len(known)), *known]
 
     def gpus_of(self, node: str) -> list[Row]:
         """The GPUs of a node, by index."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from agentless.client.plot import Series, dotted
+from agentless.client.plot import Series, dotted, spread
 from agentless.client.words import cause_of, command_line, gpu_reason, gpu_state, idle
 from agentless.tui.data.cluster import ClusterState, Row
 from agentless.tui.widgets.lines import Piece
@@ -57,10 +57,9 @@ def height(percent: float | None) -> str:
     return "?" if percent is None else _EIGHTHS[max(1, min(8, round(percent / 12.5)))]
 
 
-def spark(values: Iterable[float | None], width: int) -> str:
-    """The last values as columns, the newest at the right; a gap where a value is unknown."""
-    last = list(values)[-width:] if width > 0 else []
-    return "".join(" " if value is None else height(value) for value in last).rjust(width)
+def spark(values: Sequence[float | None], width: int) -> str:
+    """The values as so many columns, each of them a mean; a gap where none is known."""
+    return "".join(" " if value is None else height(value) for value in spread(values, width))
 
 
 def state_of(gpu: Row, cluster: ClusterState) -> Piece:
@@ -125,8 +124,7 @@ def of(value: object, unit: str) -> str:
     return "-" if value is None else f"{value:.0f}{unit}" if isinstance(value, float) else f"{value}{unit}"
 
 
-def curve(values: Iterable[float | None], width: int, rows: int) -> list[str]:
-    """The last percentages as a filled curve, two a column, as lines from the top; gaps stay empty."""
-    last = list(values)[-2 * width :]
-    shown = [Series("", [*[None] * (2 * width - len(last)), *last], "curve")]
-    return ["".join(text for text, _ in line) for line in dotted(shown, width, rows, 100.0, filled=True)]
+def curve(values: Sequence[float | None], width: int, rows: int) -> list[str]:
+    """Percentages as a filled curve, two a column, as lines from the top; gaps stay empty."""
+    lines = dotted([Series("", values, "curve")], width, rows, 100.0, filled=True)
+    return ["".join(text for text, _ in line) for line in lines]

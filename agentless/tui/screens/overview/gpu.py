@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from rich.cells import cell_len
 
 from agentless.client.words import gpu_number, left, memory_in_use, owner_and_name, watts
-from agentless.tui.data.cluster import ClusterState, Row
+from agentless.tui.data.cluster import TREND_WORDS, ClusterState, Row
 from agentless.tui.widgets import look
 from agentless.tui.widgets.lines import Piece, fitted
 
@@ -82,7 +82,7 @@ class GpuPainter:
         if part == 2:
             return [*self._meter("mem", gpu, wide), (" ", "")]
         if part < height - 1:
-            return [(look.curve(self._trend(gpu), wide, height - 4)[part - 3], "util"), (" ", "")]
+            return [(look.curve(self._cluster.trend(gpu), wide, height - 4)[part - 3], "util"), (" ", "")]
         return [*self._holder(gpu, wide), (" ", "")]
 
     def row(self, gpu: Row, width: int, chosen: str) -> list[Piece]:
@@ -102,7 +102,7 @@ class GpuPainter:
             (f"{memory_in_use(gpu):>13}", ""),
             (f" {numbers}", look.heat_of(gpu)),
             *([(f" {watts(gpu['power_w']):>6}", look.power_style(gpu))] if width >= POWER else []),
-            *([(f"  {look.curve(self._trend(gpu), width // 8, 1)[0]}", "util")] if width >= CURVE else []),
+            *([(f"  {TREND_WORDS} ", "dim"), *self._curve(gpu, width // 8)] if width >= CURVE else []),
             ("  ", ""),
         ]
         rest = max(0, width - 1 - sum(cell_len(text) for text, _ in pieces))
@@ -127,9 +127,8 @@ class GpuPainter:
 
     # ------------------------------------------------------------------ pieces
 
-    def _trend(self, gpu: Row) -> Sequence[float | None]:
-        """Its utilization in the last minutes."""
-        return list(self._cluster.trends.get((gpu["node"], gpu["uuid"]), ()))
+    def _curve(self, gpu: Row, width: int) -> list[Piece]:
+        return [(look.curve(self._cluster.trend(gpu), width, 1)[0], "util")]
 
     def _meter(self, label: str, gpu: Row, width: int) -> list[Piece]:
         used = gpu["utilization_pct"]
