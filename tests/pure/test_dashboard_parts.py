@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import deque
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from rich.cells import cell_len
 
 from agentless.client.words import gpu_number
 from agentless.model.tasks.task import LIVE, STATES
+from agentless.rules.views.publish import timestamp
 from agentless.tui.data.actions import ACTIONS, Target, applies
 from agentless.tui.data.cluster import STEP, TREND, ClusterState, natural
 from agentless.tui.widgets import look
@@ -121,6 +123,33 @@ def test_a_bar_is_as_wide_as_it_should_be_and_as_long_as_its_share(share, width,
     assert not set(filled) & set(rest)  # to be told apart without colors
     assert len(filled) + len(rest) == width
     assert abs(len(filled) - share * width) <= 1
+
+
+@given(st.floats(0, 1), st.integers(2, 60), st.booleans())
+def test_an_alarm_has_a_sign_at_its_end_and_a_colour_and_is_as_wide(share, width, thin):
+    pieces = look.bar(share, width, "good", thin=thin, alarm=True)
+    text = "".join(text for text, _ in pieces)
+    assert len(text) == width
+    assert text[-1] == "!"
+    assert "good" not in {style for _, style in pieces}
+    assert "!" not in "".join(text for text, _ in look.bar(share, width, "good", thin=thin))
+
+
+def test_a_gpu_that_is_held_and_hardly_used_is_wasted_and_one_that_begins_or_is_free_is_not():
+    known = cluster()
+    held = next(gpu for gpu in known.gpus.values() if gpu["state"] == "allocated" and len(gpu["tasks"]) == 1)
+    task = known.tasks[held["tasks"][0]]
+    task["started_at"] = timestamp(known.now - TREND * STEP)
+    key = held["node"], held["uuid"]
+
+    def wasted(load: float | None, **changes: object) -> bool:
+        known.trends[key] = deque([load] * TREND)
+        return known.is_wasted({**held, **changes})
+
+    assert [wasted(load) for load in (0, 9, 10, 90, None)] == [True, True, False, False, False]
+    assert not wasted(0, state="free", tasks=[])
+    task["started_at"] = timestamp(known.now - 60)
+    assert not wasted(0)
 
 
 def test_what_is_not_known_is_no_empty_bar():

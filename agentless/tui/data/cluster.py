@@ -19,6 +19,8 @@ Row = dict[str, Any]
 TREND, STEP = 120, 5.0
 """Points in the trend of a GPU's utilisation, and the seconds of each: 10 minutes."""
 TREND_WORDS = "10 min"
+HARDLY = 10
+"""A GPU with a lower mean utilisation is hardly used."""
 KEPT = 2000
 """Events that are kept, the newest."""
 ENDED = 1000
@@ -182,6 +184,15 @@ class ClusterState:
     def holders(self, gpu: Row) -> list[Row]:
         """The known tasks that hold a GPU."""
         return [self.tasks[task] for task in gpu["tasks"] if task in self.tasks]
+
+    def is_wasted(self, gpu: Row) -> bool:
+        """Whether tasks have had a GPU for as long as its trend is, and hardly used it."""
+        tasks = self.holders(gpu)
+        begun = [unix_time(task["started_at"]) for task in tasks if task["state"] == "running" and task["started_at"]]
+        if gpu["state"] != "allocated" or not tasks or len(begun) < len(tasks) or self.now - max(begun) < TREND * STEP:
+            return False
+        known = [each for each in self.trend(gpu) if each is not None]
+        return len(known) > TREND // 2 and sum(known) < HARDLY * len(known)
 
     def problems(self) -> list[tuple[str, str]]:
         """The problems: each as what it is about, and a sentence."""

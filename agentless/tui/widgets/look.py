@@ -32,6 +32,9 @@ WARM = 70
 HOT = 85
 """Degrees Celsius from which on a GPU is shown as hot: most slow down a little above."""
 
+FULL = 0.95
+"""The share of a memory from which on it is shown as full."""
+
 _EIGHTHS = " ▁▂▃▄▅▆▇█"
 
 
@@ -39,17 +42,25 @@ def style_of(state: str) -> str:
     return STATES.get(state, "")
 
 
-def bar(share: float | None, width: int, style: str, *, thin: bool = False) -> list[Piece]:
+def bar(share: float | None, width: int, style: str, *, thin: bool = False, alarm: bool = False) -> list[Piece]:
     """A bar of `width` columns, solid up to a share from 0 to 1; dots if it is unknown.
 
-    A `thin` one is for what matters less than the GPUs beside it.
+    A `thin` one is for what matters less than the GPUs beside it. An `alarm` has another color, and a sign at its end.
     """
     if share is None:
         return [("·" * width, "dim")]
     halves = round(max(0.0, min(1.0, share)) * width * 2)
     whole, half, rest = "━╸─" if thin else "█▌░"
     filled = whole * (halves // 2) + half * (halves % 2)
+    if alarm and width > 1:
+        filled = filled[: width - 1]
+        return [(filled, "warn"), (rest * (width - 1 - len(filled)), "track"), ("!", "warn")]
     return [(filled, style), (rest * (width - len(filled)), "track")]
+
+
+def is_full(share: float | None) -> bool:
+    """Whether so little memory is left that what needs more may fail."""
+    return share is not None and share >= FULL
 
 
 def height(percent: float | None) -> str:

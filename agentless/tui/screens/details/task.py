@@ -221,9 +221,9 @@ class TaskDetails(Details):
             used = gpu["utilization_pct"]
             parts += [
                 (gpu_place(gpu).ljust(15), "dim"),
-                *meter(None if used is None else used / 100, BAR, "utilization"),
+                *meter(None if used is None else used / 100, BAR, "utilization", alarm=self.cluster.is_wasted(gpu)),
                 f"{look.of(used, '%'):>5}  ",
-                *meter(look.memory_share(gpu), BAR, "memory"),
+                *meter(share := look.memory_share(gpu), BAR, "memory", alarm=look.is_full(share)),
                 f"{memory_in_use(gpu):>14}  {look.of(gpu['temperature_c'], 'C'):>4} {watts(gpu['power_w']):>6}\n",
             ]
         for process in task["intruders"]:

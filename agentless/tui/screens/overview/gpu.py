@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from rich.cells import cell_len
 
 from agentless.client.words import gpu_number, left, memory_in_use, owner_and_name, watts
-from agentless.tui.data.cluster import TREND_WORDS, ClusterState, Row
+from agentless.model.units import format_duration
+from agentless.tui.data.cluster import STEP, TREND, ClusterState, Row
 from agentless.tui.widgets import look
 from agentless.tui.widgets.lines import Piece, fitted
 
@@ -95,14 +96,18 @@ class GpuPainter:
         pieces: list[Piece] = [
             (f"{gpu_number(gpu):>3} ", f"strong {style}{chosen}"),
             *([("gpu ", "dim")] if labels else []),
-            *look.bar(None if used is None else used / 100, bar, "util"),
+            *look.bar(None if used is None else used / 100, bar, "util", alarm=self._cluster.is_wasted(gpu)),
             (f"{look.of(used, '%'):>5} ", ""),
             *([("mem ", "dim")] if labels else []),
-            *look.bar(share, bar, "mem"),
+            *look.bar(share, bar, "mem", alarm=look.is_full(share)),
             (f"{memory_in_use(gpu):>13}", ""),
             (f" {numbers}", look.heat_of(gpu)),
             *([(f" {watts(gpu['power_w']):>6}", look.power_style(gpu))] if width >= POWER else []),
-            *([(f"  {TREND_WORDS} ", "dim"), *self._curve(gpu, width // 8)] if width >= CURVE else []),
+            *(
+                [(f"  {format_duration(TREND * STEP)} ", "dim"), *self._curve(gpu, width // 8)]
+                if width >= CURVE
+                else []
+            ),
             ("  ", ""),
         ]
         rest = max(0, width - 1 - sum(cell_len(text) for text, _ in pieces))
@@ -132,16 +137,16 @@ class GpuPainter:
 
     def _meter(self, label: str, gpu: Row, width: int) -> list[Piece]:
         used = gpu["utilization_pct"]
-        share, words = (
-            (None if used is None else used / 100, look.of(used, "%"))
-            if label == "gpu"
-            else (look.memory_share(gpu), memory_in_use(gpu))
-        )
-        style = "util" if label == "gpu" else "mem"
+        if label == "gpu":
+            share, words, style = None if used is None else used / 100, look.of(used, "%"), "util"
+            alarm = self._cluster.is_wasted(gpu)
+        else:
+            share, words, style = look.memory_share(gpu), memory_in_use(gpu), "mem"
+            alarm = look.is_full(share)
         figure = max(FIGURE, len(memory_in_use(gpu)) + 1)  # one width, so that both bars end alike
         return [
             (f"{label} ", "dim"),
-            *look.bar(share, max(0, width - 4 - figure), style),
+            *look.bar(share, max(0, width - 4 - figure), style, alarm=alarm),
             (fitted(words, min(figure, max(0, width - 4)), right=True), ""),
         ]
 

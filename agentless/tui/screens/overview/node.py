@@ -66,7 +66,9 @@ class NodePainter:
             if wide + 2 > room:
                 continue
             room -= wide + 2
-            pieces += [(f"{words[0]} ", "dim"), *look.bar(share, METER * meter, "held", thin=True), (" " * meter, "")]
+            alarm = words[0] == "mem" and look.is_full(share)
+            bar = look.bar(share, METER * meter, "held", thin=True, alarm=alarm)
+            pieces += [(f"{words[0]} ", "dim"), *bar, (" " * meter, "")]
             pieces += [(f"{words[1]}  ", "")]
         return [*pieces, (" " * room, "")]
 
