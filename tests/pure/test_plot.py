@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+from agentless.client.console import in_font
 from agentless.client.plot import Series, dotted, plot
 from agentless.tui.widgets import look
 
@@ -82,6 +83,18 @@ def test_a_band_goes_no_further_than_the_values_and_a_gap_stays_one(values):
     same = [None if value is None else 42.0 for value in values]
     banded, plain = (texts(dotted([Series("", same, "line", band=band)], 40, 5, 100.0)) for band in ("band", ""))
     assert banded == plain
+
+
+def test_on_the_linux_console_a_curve_is_of_half_blocks_and_what_is_around_it_is_shaded():
+    signs = in_font({"TERM": "linux"})
+    filled = texts(dotted([Series("", [0.0, 40.0, 70.0, 100.0], "one")], 4, 1, 100.0, filled=True))
+    assert filled[0].translate(signs) == "▄▄██"
+    lines = texts(dotted([Series("", [0.0, 100.0] * 300, "line", band="band")], 30, 8, 100.0))
+    assert {line.translate(signs)[5] for line in lines} <= {"░", "▀", "▄"}
+    assert "░" * 10 in lines[0].translate(signs)
+    assert all(len(sign) == 1 and not 0x2800 <= ord(sign) < 0x2900 for sign in signs.values())
+    assert not in_font({"TERM": "xterm"})
+    assert not in_font({"TERM": "linux", "TEXTUAL_DRIVER": "a page"})
 
 
 def test_each_curve_has_its_style_and_the_cursor_is_seen():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from agentless.cli.arguments import moment
 from agentless.cli.output import has_colours, print_line
 from agentless.client import history
 from agentless.client.client import Client
+from agentless.client.console import in_font
 from agentless.client.panels import Shown, drawn
 from agentless.client.words import gpu_model, gpu_number, place
 from agentless.errors import UsageError
@@ -76,6 +78,7 @@ def _print_plots(shown: Shown, height: int) -> None:
 
 
 def _print(line: Sequence[tuple[str, str]]) -> None:
+    line = [(text.translate(in_font(os.environ)), style) for text, style in line]
     if has_colours():
         print("".join(f"\033[{code}m{text}\033[0m" if (code := _CODES.get(style)) else text for text, style in line))  # noqa: T201
     else:

@@ -18,7 +18,7 @@ Row = dict[str, Any]
 
 TREND, STEP = 120, 5.0
 """Points in the trend of a GPU's utilisation, and the seconds of each: 10 minutes."""
-TREND_WORDS = "10 min"
+TREND_WORDS, TREND_SHORT = "10 min", "10m"
 HARDLY = 10
 """A GPU with a lower mean utilisation is hardly used."""
 KEPT = 2000

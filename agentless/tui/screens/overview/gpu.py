@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from rich.cells import cell_len
 
 from agentless.client.words import gpu_number, left, memory_in_use, owner_and_name, watts
-from agentless.model.units import format_duration
-from agentless.tui.data.cluster import STEP, TREND, ClusterState, Row
+from agentless.tui.data.cluster import TREND_SHORT, ClusterState, Row
 from agentless.tui.widgets import look
 from agentless.tui.widgets.lines import Piece, fitted
 
@@ -103,11 +102,7 @@ class GpuPainter:
             (f"{memory_in_use(gpu):>13}", ""),
             (f" {numbers}", look.heat_of(gpu)),
             *([(f" {watts(gpu['power_w']):>6}", look.power_style(gpu))] if width >= POWER else []),
-            *(
-                [(f"  {format_duration(TREND * STEP)} ", "dim"), *self._curve(gpu, width // 8)]
-                if width >= CURVE
-                else []
-            ),
+            *([(f"  {TREND_SHORT} ", "dim"), *self._curve(gpu, width // 8)] if width >= CURVE else []),
             ("  ", ""),
         ]
         rest = max(0, width - 1 - sum(cell_len(text) for text, _ in pieces))
