@@ -123,8 +123,7 @@ def drawn(shown: Shown, width: int, height: int, at: float | None = None) -> tup
     spare = max(0, height - sum(_least(row, width) for row in rows))
     lines: list[list[Text]] = []
     areas: list[Area] = []
-    for number, row in enumerate(rows):
-        more = (spare + len(rows) - 1 - number) // len(rows)
+    for row, more in zip(rows, _shared(spare, rows), strict=True):
         texts, found = _row(shown, row, width, _least(row, width) + more, at)
         areas += [Area(area.x, area.y + len(lines), area.columns, area.rows) for area in found]
         lines += texts
@@ -150,6 +149,15 @@ def _comfortable(plots: Sequence[Plot], width: int, height: int) -> list[Sequenc
     most = _beside(width)
     beside = next((each for each in range(1, most) if height >= _HIGH * len(_rows(plots, each))), most)
     return _rows(plots, beside)
+
+
+def _shared(spare: int, rows: Sequence[Sequence[Plot]]) -> list[int]:
+    """The spare lines of each row: lanes need as many more for all of them, so others come first."""
+    takers = [at for at, row in enumerate(rows) if not all(plot.in_lanes for plot in row)] or [*range(len(rows))]
+    shares = dict.fromkeys(range(len(rows)), 0)
+    for number, at in enumerate(takers):
+        shares[at] = (spare + len(takers) - 1 - number) // len(takers)
+    return [*shares.values()]
 
 
 def _widths(count: int, width: int) -> list[int]:

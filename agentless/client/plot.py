@@ -301,8 +301,7 @@ def _lane(
 def _joined_cells(cells: list[Text], cursor: int | None) -> list[Text]:
     """The cells of a line as few texts as possible, with the cursor."""
     if cursor is not None and cursor < len(cells):
-        text, style = cells[cursor]
-        cells[cursor] = ("│" if style == "grid" else text, "cursor")
+        cells[cursor] = ("│", "cursor")  # its colour alone would be lost on a curve of that colour, and without colours
     return [("".join(text for text, _ in alike), style) for style, alike in groupby(cells, key=lambda cell: cell[1])]
 
 
