@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 _UPPER, _LOWER = 0x1B, 0xE4
 """The dots of a braille pattern in its upper and in its lower half."""
+_LOWEST = 0xC0
+"""The lowest dots: those of an idle GPU."""
 _SPARSE = 0x6A
 """The dots of a shaded cell of a plot."""
 _SHADED = 3
@@ -18,6 +20,8 @@ def in_font(environ: Mapping[str, str]) -> Mapping[int, str]:
 
 
 def _block(dots: int) -> str:
+    if dots and not dots & ~_LOWEST:
+        return "_"
     if not dots & ~_SPARSE and dots.bit_count() >= _SHADED:
         return "░"
     return " ▄▀█"[bool(dots & _LOWER) + 2 * bool(dots & _UPPER)]

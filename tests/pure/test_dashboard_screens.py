@@ -203,7 +203,7 @@ async def test_the_linux_console_gets_signs_that_its_font_has(still, monkeypatch
     seen = []
     for term in ("linux", "xterm"):
         monkeypatch.setenv("TERM", term)
-        async with dashboard(cluster(1), (120, 40)) as eyes:
+        async with dashboard(cluster(1), (120, 40), "ansi-dark") as eyes:
             text = eyes.text
             for opened in ("gpu", "node"):
                 await eyes.app.push_screen(OPENED[opened](eyes.app))
