@@ -445,9 +445,10 @@ def percent(share: float | None) -> str:
 
 
 def used_in_all(found: dict[str, Any]) -> str:
-    """The sum of a usage: `12.50 GPU-hours, 40.0% of 8 GPUs; 2.50 GPU-hours on clusters`."""
-    total, away = found["total"], found["total"].get("cluster_gpu_hours")
-    share = f"{total['gpu_hours']:,.2f} GPU-hours, {percent(total['share'])} of {counted(found['gpus'], 'GPU')}"
+    """The sum of a usage: `12.50 GPU-hours, 40.0% of 8 GPUs and 4 slices; 2.50 GPU-hours on clusters`."""
+    total, away, parts = found["total"], found["total"].get("cluster_gpu_hours"), found.get("parts", 0)
+    every = " and ".join([counted(found["gpus"] - parts, "GPU"), *([counted(parts, "slice")] if parts else [])])
+    share = f"{total['gpu_hours']:,.2f} GPU-hours, {percent(total['share'])} of {every}"
     return share + (f"; {away:,.2f} GPU-hours on clusters" if away else "")
 
 

@@ -23,6 +23,7 @@ from textual.widgets import ContentSwitcher
 
 from agentless import paths
 from agentless.client.client import Breaker, BrokenOff, Client
+from agentless.client.console import in_font
 from agentless.client.stream import ProgramStream
 from agentless.client.words import gpu_place
 from agentless.errors import AgentlessError
@@ -80,7 +81,7 @@ from agentless.tui.screens.vps.view import AllVps
 from agentless.tui.screens.workflows.graph import WorkflowScreen
 from agentless.tui.screens.workflows.view import Workflows
 from agentless.tui.widgets.bar import Bar, Summary
-from agentless.tui.widgets.colours import COLOURS, CYCLE, TERMINAL, THEMES, Plain, has_colours
+from agentless.tui.widgets.colours import COLOURS, CYCLE, TERMINAL, THEMES, InFont, Plain, has_colours
 from agentless.tui.widgets.footer import KeyLine
 from agentless.tui.widgets.table import Table
 
@@ -256,7 +257,8 @@ class Dashboard(App[None]):
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Replace Textual's filter for no colours: it depends on the first theme, and shows black on black."""
-        return [Plain()] if self.no_color else super().get_line_filters()
+        colours = [Plain()] if self.no_color else super().get_line_filters()
+        return [InFont(signs), *colours] if (signs := in_font(os.environ)) else colours
 
     def action_copy(self) -> None:
         """Copy the selected row, or the name of what is open."""

@@ -255,8 +255,9 @@ class Slurm:
     def _start(self) -> None:
         at, env = self._folder, self.env
         if self._speed == 1:
-            munged = ["munged", *(f"--{name}-file={at}/munge/{name}" for name in ("key", "pid", "log", "seed"))]
-            subprocess.run([*self._enter, *munged, f"--socket={at}/munge/socket"], env=env, check=True, capture_output=True)
+            files = [f"--{name}-file={at}/munge/{name}" for name in ("key", "pid", "log", "seed")]
+            munged = [*self._enter, "munged", *files, f"--socket={at}/munge/socket"]
+            subprocess.run(munged, env=env, check=True, capture_output=True)
         if self._accounting:
             self._accounting.start(self.env, self._enter)
             self._wait_until("slurmdbd answers", lambda: not self.run("sacctmgr", "--noheader", "show", "cluster"))
@@ -310,7 +311,6 @@ class Slurm:
         """A slurmstepd writes its title over its environment, but it has its node's log open."""
         with contextlib.suppress(OSError):
             return any(
-                f"{self._folder}/" in os.readlink(f"/proc/{pid}/fd/{name}")
-                for name in os.listdir(f"/proc/{pid}/fd")
+                f"{self._folder}/" in os.readlink(f"/proc/{pid}/fd/{name}") for name in os.listdir(f"/proc/{pid}/fd")
             )
         return False

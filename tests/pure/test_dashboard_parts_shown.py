@@ -68,7 +68,7 @@ async def test_tasks_that_are_hidden_by_a_key_are_told_with_the_key():
 async def test_columns_without_room_are_named_and_are_there_in_a_wider_window():
     async with over(RECORDED, (80, 24)) as eyes:
         await eyes.press("2")
-        await eyes.see("hidden columns: MODEL, TREND, POWER")
+        await eyes.see("hidden columns: MODEL, TREND 10 min, POWER")
         await eyes.pilot.resize_terminal(160, 24)
         await eyes.see("MODEL", lambda: "hidden:" not in eyes.text)
 

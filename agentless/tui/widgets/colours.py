@@ -135,6 +135,17 @@ def has_colours(environ: Mapping[str, str]) -> bool:
     return bool(curses.tigetnum("colors") >= 8)
 
 
+class InFont(LineFilter):
+    """A filter for a terminal whose font lacks signs: `signs` has others, by their code points."""
+
+    def __init__(self, signs: Mapping[int, str]) -> None:
+        super().__init__()
+        self._signs = signs
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:  # noqa: ARG002 - Textual's
+        return [Segment(text.translate(self._signs), style, control) for text, style, control in segments]
+
+
 class Plain(LineFilter):
     """A filter without colours: backgrounds are reversed. Textual's NoColor loses things like scrollbars."""
 

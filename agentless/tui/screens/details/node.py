@@ -56,7 +56,7 @@ class NodeDetails(Details):
             [
                 ("address", f"{node['address']} by {node['connection']}"),
                 *host_lines(node).items(),
-                *[("" if number else "NUMA", line) for number, line in enumerate(numa_lines(node))],
+                *[(f"NUMA {number}", line) for number, _, line in (each.partition(": ") for each in numa_lines(node))],
                 ("Docker", engine_version(node) if node["docker"] else None),
                 ("driver", node["driver"]),
                 ("cards", node["cards"]),

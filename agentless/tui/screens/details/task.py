@@ -227,11 +227,11 @@ class TaskDetails(Details):
             parts += [
                 (gpu_place(gpu).ljust(15), "dim"),
                 "util ",
-                *meter(None if used is None else used / 100, wide, "utilization"),
+                *meter(None if used is None else used / 100, wide, "utilization", alarm=self.cluster.is_wasted(gpu)),
                 f"{look.of(used, '%'):>5}",
                 "  " if is_wide else f"{more}\n{'':15}",
                 "mem  ",
-                *meter(look.memory_share(gpu), wide, "memory"),
+                *meter(share := look.memory_share(gpu), wide, "memory", alarm=look.is_full(share)),
                 f"{memory_in_use(gpu):>14}{more if is_wide else ''}\n",
             ]
         for process in task["intruders"]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from rich.cells import cell_len
 
 from agentless.client.words import gpu_number, left, memory_in_use, watts
-from agentless.tui.data.cluster import ClusterState, Row
+from agentless.tui.data.cluster import TREND_SHORT, ClusterState, Row
 from agentless.tui.widgets import look
 from agentless.tui.widgets.lines import Piece, fitted
 
@@ -84,7 +84,7 @@ class GpuPainter:
         if part == 2:
             return [*self._meter(MEM, gpu, wide), (" ", "")]
         if part < height - 1:
-            return [(look.curve(self._trend(gpu), wide, height - 4)[part - 3], "util"), (" ", "")]
+            return [(look.curve(self._cluster.trend(gpu), wide, height - 4)[part - 3], "util"), (" ", "")]
         return [*self._holder(gpu, wide), (" ", "")]
 
     def row(self, gpu: Row, width: int, chosen: str) -> list[Piece]:
@@ -96,14 +96,14 @@ class GpuPainter:
         pieces: list[Piece] = [
             (f"{gpu_number(gpu):>3} ", f"strong {style}{chosen}"),
             (f"{UTIL} ", "dim"),
-            *look.bar(None if used is None else used / 100, bar, "util"),
+            *look.bar(None if used is None else used / 100, bar, "util", alarm=self._cluster.is_wasted(gpu)),
             (f"{look.of(used, '%'):>5} ", ""),
             (f"{MEM} ", "dim"),
-            *look.bar(share, bar, "mem"),
+            *look.bar(share, bar, "mem", alarm=look.is_full(share)),
             (f"{memory:>13}" if width >= ROOMY else f"{memory.replace(' GiB', 'G', 1):>10}", ""),
             *([(numbers, look.heat_of(gpu))] if width >= ROOMY else []),
             *([(f" {watts(gpu['power_w']):>6}", look.power_style(gpu))] if width >= POWER else []),
-            *([(f"  {look.curve(self._trend(gpu), width // 8, 1)[0]}", "util")] if width >= CURVE else []),
+            *([(f"  {TREND_SHORT} ", "dim"), *self._curve(gpu, width // 8)] if width >= CURVE else []),
             ("  ", ""),
         ]
         rest = max(0, width - 1 - sum(cell_len(text) for text, _ in pieces))
@@ -128,22 +128,21 @@ class GpuPainter:
 
     # ------------------------------------------------------------------ pieces
 
-    def _trend(self, gpu: Row) -> Sequence[float | None]:
-        """Its utilization in the last minutes."""
-        return list(self._cluster.trends.get((gpu["node"], gpu["uuid"]), ()))
+    def _curve(self, gpu: Row, width: int) -> list[Piece]:
+        return [(look.curve(self._cluster.trend(gpu), width, 1)[0], "util")]
 
     def _meter(self, label: str, gpu: Row, width: int) -> list[Piece]:
         used = gpu["utilization_pct"]
-        share, words = (
-            (None if used is None else used / 100, look.of(used, "%"))
-            if label == UTIL
-            else (look.memory_share(gpu), memory_in_use(gpu))
-        )
-        style = "util" if label == UTIL else "mem"
+        if label == UTIL:
+            share, words, style = None if used is None else used / 100, look.of(used, "%"), "util"
+            alarm = self._cluster.is_wasted(gpu)
+        else:
+            share, words, style = look.memory_share(gpu), memory_in_use(gpu), "mem"
+            alarm = look.is_full(share)
         figure = max(FIGURE, len(memory_in_use(gpu)) + 1)  # one width, so that both bars end alike
         return [
             (f"{label:{len(UTIL)}} ", "dim"),
-            *look.bar(share, max(0, width - len(UTIL) - 1 - figure), style),
+            *look.bar(share, max(0, width - len(UTIL) - 1 - figure), style, alarm=alarm),
             (fitted(words, min(figure, max(0, width - len(UTIL) - 1)), right=True), ""),
         ]
 

@@ -150,6 +150,9 @@ class Overview(Container):
         right = self.query_one("#right")
         right.styles.width, right.styles.height = beside or "100%", band or "100%"
         self.news.update()
+        for use in (self._below, self._beside):
+            if use.display:
+                use.say(self.cluster.load())
         self._describe()
         if self.cluster.gpus and not self._asked:
             self.ask()
@@ -194,8 +197,8 @@ class Overview(Container):
         return used + panels
 
     def _show(self, history: Any) -> None:
-        totals = {key: gpu["memory_total_mib"] for key, gpu in self.cluster.gpus.items() if gpu["memory_total_mib"]}
-        series = use_of(history["gpus"], totals)
+        sizes = {(gpu["node"], gpu["uuid"]): gpu["memory_total_mib"] for gpu in self.cluster.whole_gpus()}
+        series = use_of(history["gpus"], sizes)
         self._below.show(series)
         self._beside.show(series)
 
