@@ -92,8 +92,11 @@ def test_the_text_of_sinfo_says_what_its_json_says() -> None:
 def test_each_version_of_slurm_says_the_same_of_the_same_jobs_and_nodes(version: str) -> None:
     jobs = {job.name: job for job in parse_jobs((DATA / "versions" / f"squeue-{version}.txt").read_text())}
     assert {name: (kind(job), job.code) for name, job in jobs.items()} == {
-        **{"ok": ("over", 0), "code3": ("over", 3), "sig": ("over", 137), "canc": ("over", 143)},
-        **dict.fromkeys(("never",), ("over", None)),
+        "ok": ("over", 0),
+        "code3": ("over", 3),
+        "sig": ("over", 137),
+        "canc": ("over", 143),
+        "never": ("over", None),
         **dict.fromkeys(("run", "big"), ("runs", None)),
         **dict.fromkeys(("wait", "later", "dep", "arr", "held"), ("waits", None)),
         "susp": ("is_paused", None),
