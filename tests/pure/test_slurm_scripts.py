@@ -41,7 +41,7 @@ case "$*" in
   *--Format*) mark=${*#*JobArrayID:|}; sed "s/MARK/${mark%%|*}/" $AT/jobs ;;
 esac""",
     "scontrol": '[ "$1" != show ] || exec cat $AT/config; echo "scontrol $*" >> $AT/asked',
-    "srun": 'echo "srun $2" >> $AT/asked',
+    "srun": '[ "$1" != --version ] || exit; echo "srun $2" >> $AT/asked',
     "sacct": 'mark=${*#*--delimiter=|}; sed "s/MARK/${mark%%|*}/g" $AT/past',
     # That of busybox has no -w.
     "flock": 'case $1 in -w) exit 1 ;; esac; exec /usr/bin/flock "$@"',
