@@ -115,6 +115,25 @@ def test_what_waits_in_slurm_says_why_and_can_be_stopped_there(cli: Cli, slurm: 
     assert state(cli, holder) == "stopped"
 
 
+def test_a_command_that_ignores_sigterm_is_killed_at_once_and_a_job_without_a_command_yet_ends_too(cli: Cli) -> None:
+    ignores = ("--", "sh", "-c", "trap '' TERM; echo up; exec sleep 300")
+    tasks = [cli.submit("hpc", "1x", *words, *ignores) for words in ((), ("--nodes", "2"))]
+    until(lambda: all("up" in cli("logs", each, code=None).out for each in tasks))
+    program = cli.lab.nodes["login"].dir / "bin" / "srun"
+    before = program.read_text()
+    program.write_text("#!/bin/sh\nexec sleep 300\n")
+    try:
+        tasks.append(running(cli))
+    finally:
+        program.write_text(before)
+    began = time.monotonic()
+    cli("kill", *tasks)
+    assert time.monotonic() - began < 10  # Slurm itself waits for 30 seconds
+    found = [cli.task(each) for each in tasks]
+    assert [each["state"] for each in found] == ["killed"] * 3
+    assert [each["exit_code"] for each in found[:2]] == [137] * 2
+
+
 def test_a_task_on_several_nodes_is_one_job_whose_command_runs_once_on_each(cli: Cli) -> None:
     """Also as elements of an array. Each has the secret; the first failure is the exit code, and ends the others."""
     says = (
