@@ -100,6 +100,16 @@ def test_a_task_runs_on_the_cluster_and_its_output_and_exit_code_come_back(cli: 
     assert (task["state"], task["exit_code"], task["node"]) == ("failed", 3, "hpc")
 
 
+def test_output_without_a_line_break_is_in_the_log_while_the_task_runs(cli: Cli) -> None:
+    asks = "printf '\\r1%%'; printf ok? >&2; until [ -e $0 ]; do sleep 0.2; done; [ -t 1 ] || echo no terminal"
+    go = cli.lab.root / "go"
+    task = cli.submit("hpc", "--", "sh", "-c", asks, str(go))
+    until(lambda: cli("logs", task, code=None).out == "\r1%ok?")
+    go.touch()
+    assert end(cli, task)[0] == "completed"
+    assert cli("logs", task).out == "\r1%ok?no terminal\n"
+
+
 def test_what_waits_in_slurm_says_why_and_can_be_stopped_there(cli: Cli, slurm: Slurm) -> None:
     holder = running(cli, "4x", "--", "sleep", "300")
     waiting = cli.submit("hpc", "4x", "--time-limit", "10min", "--", "true")
