@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from agentless.engines.slurm.engine import Slurm
-from agentless.errors import InventoryError
+from agentless.errors import InventoryError, NoAnswer
 from agentless.inventory.inventory import load
 from agentless.model.command import Command, Result
 from agentless.model.containers.launch import Launch
@@ -53,7 +53,7 @@ class Login:
         programs = "/usr/bin:/bin" if self.shell[0] != "busybox" else str(self.at / "applets")
         env = {"HOME": str(self.at), "AT": str(self.at), "PATH": f"{self.at}/bin:{programs}", **command.secrets}
         ran = subprocess.run(
-            [f"/usr/bin/{self.shell[0]}", *self.shell[1:], "-c", command.script],
+            [f"/usr/bin/{self.shell[0]}", *self.shell[1:], "-c", f"ulimit -v 262144\n{command.script}"],
             env=env,
             capture_output=True,
             check=False,
@@ -66,6 +66,11 @@ class Login:
         command = ENGINE.launches([Launch(each, Placement("hpc"), secrets=SECRETS) for each in tasks])
         answers = ENGINE.answers(len(tasks), self.run(command))
         return [ENGINE.parse_launch(each, answer) for each, answer in zip(tasks, answers, strict=True)]
+
+    def plays(self, **programs: str) -> None:
+        for name, script in programs.items():
+            self.at.joinpath("bin", name).write_text(f"#!/bin/sh\n{script}\n")
+            self.at.joinpath("bin", name).chmod(0o755)
 
     def says(self, **answers: str) -> None:
         for name, answer in answers.items():
@@ -83,10 +88,8 @@ def login(request: pytest.FixtureRequest, tmp_path: Path) -> Login:
     for name in ("bin", "applets"):
         tmp_path.joinpath(name).mkdir()
     subprocess.run(["busybox", "--install", "-s", tmp_path / "applets"], check=True)
-    for name, script in PLAYED.items():
-        tmp_path.joinpath("bin", name).write_text(f"#!/bin/sh\n{script}\n")
-        tmp_path.joinpath("bin", name).chmod(0o755)
     login = Login(request.param, tmp_path)
+    login.plays(**PLAYED)
     login.says(names="", jobs="", noted="")
     return login
 
@@ -167,6 +170,23 @@ def test_a_number_of_another_element_of_an_array_is_not_that_of_a_task(login: Lo
     assert [line for line in login.asked() if "--name" not in line] == []
 
 
+def test_an_answer_without_an_end_fills_no_memory_and_says_nothing_of_any_job(login: Login) -> None:
+    """Of a look, a launch and a stop; without a bound, the shell takes all memory that it can have."""
+    first, later = task("2task0", "hpc", spec=SPEC), task("2task1", "hpc", spec=SPEC)
+    login.launch(first)
+    endless = "an answer of Slurm has more than 8 MB, or breaks off"
+    login.plays(sbatch="exec yes")
+    with pytest.raises(NoAnswer, match=endless):
+        login.launch(later)
+    login.plays(squeue="exec yes")
+    facts = ENGINE.parse_facts({"slurm.jobs": login.run(Command("exec 2>&1\n" + ENGINE.facts()[0].script))}, 0, 0)
+    assert (facts.containers, facts.error) == (None, endless)
+    with pytest.raises(NoAnswer):
+        login.launch(task("2task2", "hpc", spec=SPEC))
+    stopped = login.run(ENGINE.signal("101:agentless-2task0", "KILL"))
+    assert (stopped.ok, stopped.err.strip()) == (False, endless)
+
+
 ODD = """a'b"$(id>x)`id>x`;*\\%j&|<"""
 
 
@@ -182,9 +202,7 @@ def test_a_partition_an_account_and_a_qos_reach_slurm_as_the_inventory_has_them(
     config = cluster(ODD)
     engine = Slurm(config, config.slurm or SlurmCluster(), Renderer([template_dir()]), SIGNER)
     script = 'for word; do echo "<$word>"; done >> $AT/asked; echo 101'
-    for program in ("sbatch", "srun", "sinfo"):
-        login.at.joinpath("bin", program).write_text(f"#!/bin/sh\n{script}\n")
-        login.at.joinpath("bin", program).chmod(0o755)
+    login.plays(sbatch=script, srun=script, sinfo=script)
     given = [f"<--partition=p{ODD}>", f"<--account={ODD}>", f"<--qos=q{ODD}>"]
     one, *two = (task(f"2task{each}", "hpc", batch="2task1" if each else "2task0") for each in range(3))
     for tasks in ([one], two):

@@ -127,8 +127,9 @@ def test_what_waits_in_slurm_says_why_and_can_be_stopped_there(cli: Cli, slurm: 
 
 def test_a_command_that_ignores_sigterm_is_killed_at_once_and_a_job_without_a_command_yet_ends_too(cli: Cli) -> None:
     ignores = ("--", "sh", "-c", "trap '' TERM; echo up; exec sleep 300")
-    tasks = [cli.submit("hpc", "1x", *words, *ignores) for words in ((), ("--nodes", "2"))]
+    tasks = [running(cli, "1x", *words, *ignores) for words in ((), ("--nodes", "2"), ())]
     until(lambda: all("up" in cli("logs", each, code=None).out for each in tasks))
+    cli("pause", tasks[-1])
     program = cli.lab.nodes["login"].dir / "bin" / "srun"
     before = program.read_text()
     program.write_text("#!/bin/sh\nexec sleep 300\n")
@@ -140,7 +141,7 @@ def test_a_command_that_ignores_sigterm_is_killed_at_once_and_a_job_without_a_co
     cli("kill", *tasks)
     assert time.monotonic() - began < 10  # Slurm itself waits for 30 seconds
     found = [cli.task(each) for each in tasks]
-    assert [each["state"] for each in found] == ["killed"] * 3
+    assert [each["state"] for each in found] == ["killed"] * 4
     assert [each["exit_code"] for each in found[:2]] == [137] * 2
 
 
