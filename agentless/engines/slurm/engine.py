@@ -124,7 +124,7 @@ class Slurm:
             jobs = self._jobs_in(answer)
             return EngineFacts(containers=jobs, secrets=tuple(_LEFT.findall(answer.out)[:MAX_JOBS]))
         except TooMuch as error:
-            return EngineFacts(error=str(error))
+            return EngineFacts(error=str(error).removeprefix(f"{self._node.name}: "))
 
     def containers(self, task: str) -> Command:
         """Ask for the job of one task."""
@@ -438,12 +438,12 @@ def _ended_job(line: str) -> Job | None:
         return None
     name, number, code, began, ended, told, comment = match.groups()
     state = {"told ": _TOLD, "oom ": _OOM}.get(told or "") or ("FAILED" if int(code) else "COMPLETED")
-    return Job(number, state, "", int(code), 0, None, float(began), float(ended), "known", 0, name, comment)
+    return Job(number, state, "", int(code) if int(code) < 256 else None, 0, None, float(began), float(ended), "known", 0, name, comment)
 
 
 def _expected(job: Job) -> float | None:
     """When a job that waits starts, if Slurm knows it."""
-    return job.start if job.waits and not _is_behind_endless(job) else None
+    return job.start if job.waits and not (job.is_held or _is_behind_endless(job)) else None
 
 
 def _is_behind_endless(job: Job) -> bool:
