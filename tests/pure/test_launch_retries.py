@@ -32,6 +32,7 @@ class Unclear(Launcher):
         super().__init__(nodes, ledger, others, others, others, self.bus, clock)  # type: ignore[arg-type]
 
     async def place(self, task: Task, *, held: bool = False, created: str = "") -> Any:
+        del task, held, created
         self.tries.append(self.now)
         await self.answers.wait()
         raise NoAnswer("hpc may have submitted task t1")

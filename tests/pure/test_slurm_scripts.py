@@ -126,7 +126,10 @@ def test_a_task_is_launched_seen_read_stopped_and_removed(login: Login) -> None:
     assert not (login.folder / "agentless-2task2" / "secrets").exists()
     assert login.run(ENGINE.remove("101:agentless-2task0", force=True)).ok
     assert not at.exists()
-    for command in (ENGINE.logs("101:agentless-2task0", LogQuery()), ENGINE.filtered_logs("101:agentless-2task0", ["wc"], [])):
+    for command in (
+        ENGINE.logs("101:agentless-2task0", LogQuery()),
+        ENGINE.filtered_logs("101:agentless-2task0", ["wc"], []),
+    ):
         assert login.run(command).err == "the folder of its job is gone, and its log with it\n"
     assert set(ENGINE.parse_scripts(login.run(ENGINE.scripts()))) == {"2task1", "2task2", "2task3"}
 
