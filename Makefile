@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 RUNS := $(VENV)/runs
 STAMP := $(VENV)/installed
 
-.PHONY: demo docs test check steady bench replay slow pictures faults engines mutants fuzz sentences clean
+.PHONY: demo docs test check steady bench replay slow pictures faults engines slurms mutants fuzz sentences clean
 
 demo: $(RUNS)
 	@$(BIN)/agentless demo
@@ -47,6 +47,9 @@ faults: $(STAMP)  ## thousands of steps on simulated nodes, then every fault on 
 
 engines: $(STAMP)  ## every command on Docker 20.10 to 28 and podman 4.3 to 5.8, as root; half an hour and 2 GB the first time; WHAT='podman --only env'
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.matrix $(WHAT)
+
+slurms: $(STAMP)  ## tasks on Slurm 20.11, 24.11 and 26.05 from other Debian releases, as root; a quarter of an hour and 2 GB the first time
+	@for each in bullseye trixie sid; do PATH="$(CURDIR)/$(BIN):$$PATH" AGENTLESS_LAB_SLURM=$$each-slurm $(BIN)/pytest -q -m "not slow" tests/real/test_slurm.py || exit; done
 
 mutants: $(STAMP)  ## whether tests notice a changed decision: a sample, half an hour on two processors; WHAT='--all', '--seed 2', '--only node_timeline.py'
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.mutants $(WHAT)

@@ -1,18 +1,21 @@
-"""The answers of `GET /v1/history` as plots."""
+"""The answers of `GET /v1/history` and `GET /v1/usage` as plots."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from agentless.client.panels import Curve, Plot, Shown
-from agentless.client.words import gpu_number, watts
+from agentless.client.words import gpu_number, unix_time, watts
 
 Row = Mapping[str, Any]
 
 _SIZES = {"B": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 _MEMORY, _HEAT, _POWER, _DISK = 1, 2, 6, 7
 """The colours of single curves."""
+_PERIODS = 240
+"""Into how many periods a usage is divided, if none is shorter than a minute."""
 
 
 def shown(found: Row, points: int, plots: Sequence[Plot]) -> Shown:
@@ -48,7 +51,7 @@ def of_gpu(found: Row, gpu: Row) -> list[Plot]:
 
 
 def of_gpus(found: Sequence[Row], gpus: Iterable[Row]) -> list[Plot]:
-    """The plots of several GPUs of a node, each with a curve for each of them; `gpus` have their limits."""
+    """The plots of several GPUs of a node, each with a lane for each of them; `gpus` have their limits."""
     if not found:
         return []
     known = list(gpus)
@@ -58,7 +61,7 @@ def of_gpus(found: Sequence[Row], gpus: Iterable[Row]) -> list[Plot]:
         marks = [str(gpu_number(dict(each))) for each in found]
         top = _top(values, max((gpu[limit] or 0 for gpu in known), default=0)) if limit else 100.0
         curves = [Curve(mark, "", each, colour) for mark, each in zip(marks, values, strict=True)]
-        return Plot(f"GPU {title}", curves, top, words)
+        return Plot(f"GPU {title}", curves, top, words, apart=True)
 
     return [
         plot("utilization", "utilization_pct", "", percent),
@@ -79,6 +82,23 @@ def of_node(found: Row, node: Row) -> list[Plot]:
         _one("Temperature", found["temperature_c"], 100.0, degrees, _HEAT),
     ]
     return [plot for plot in plots if any(value is not None for curve in plot.curves for value in curve.values)]
+
+
+def fine_edges(begin: float, now: float) -> list[float]:
+    """The edges of so many periods that a plot of the usage is smooth."""
+    count = max(1, min(_PERIODS, int((now - begin) // 60)))
+    return [begin + (now - begin) * number / count for number in range(count + 1)]
+
+
+def of_usage(found: Row) -> Shown:
+    """How many GPUs tasks have had over time: the usage of periods that are equally long."""
+    edges = [*(unix_time(each["begins_at"]) for each in found["periods"]), unix_time(found["ends_at"])]
+    used = [
+        each["gpu_hours"] * 3600 / (end - begin)
+        for each, (begin, end) in zip(found["periods"], pairwise(edges), strict=True)
+    ]
+    top = max(1.0, found["gpus"], *used)
+    return Shown(edges[0], edges[-1], [Plot("GPUs allocated", [Curve("", "", used)], top, plain, exact=True)])
 
 
 def percent(value: float | None) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from agentless.client.plot import Frame, Series, Text, clock_ticks, framed, label_width, value_at
+from agentless.client.plot import Frame, Series, Text, clock_ticks, framed, label_width, lanes, value_at
 
 STYLES = 8
 """The number of styles of curves."""
@@ -40,21 +40,42 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """Curves from 0 to `top`. `words` writes a value. A single curve is filled, and needs no mark and no name."""
+    """Curves from 0 to `top`. `words` writes a value. A single curve is filled, and needs no mark and no name.
+
+    `apart`: several curves stand one above the other, so that none hides another one. `exact`: each value is drawn, not
+    the mean of those nearby.
+    """
 
     title: str
     curves: Sequence[Curve]
     top: float
     words: Callable[[float | None], str]
+    apart: bool = False
+    exact: bool = False
+
+    @property
+    def in_lanes(self) -> bool:
+        return self.apart and len(self.curves) > 1
+
+    @property
+    def least(self) -> int:
+        """The least lines below its legend, with the axis of times."""
+        return len(self.curves) + 1 if self.in_lanes else _LEAST
 
     @property
     def series(self) -> list[Series]:
         """The curves with their styles."""
         if len(self.curves) == 1:
             (curve,) = self.curves
-            return [Series("", curve.values, f"s{curve.colour}", below=f"f{curve.colour}")]
+            below = f"f{curve.colour}"
+            return [Series("", curve.values, f"s{curve.colour}", below=below, band="" if self.exact else below)]
+        if self.apart:
+            return [
+                Series(each.name, each.values, f"s{each.colour}", each.mark, f"f{each.colour}") for each in self.curves
+            ]
         return [
-            Series(each.name, each.values, f"s{number % STYLES}", each.mark) for number, each in enumerate(self.curves)
+            Series(each.name, each.values, f"s{number % STYLES}", each.mark, band=f"f{number % STYLES}")
+            for number, each in enumerate(self.curves)
         ]
 
 
@@ -90,7 +111,7 @@ class Area:
 
 def least_height(shown: Shown, width: int) -> int:
     """The lines that these plots need at this width."""
-    return sum(_legend_height(row, width) + _LEAST for row in _rows(shown.plots, _beside(width)))
+    return sum(_least(row, width) for row in _rows(shown.plots, _beside(width)))
 
 
 def drawn(shown: Shown, width: int, height: int, at: float | None = None) -> tuple[list[list[Text]], list[Area]]:
@@ -99,12 +120,11 @@ def drawn(shown: Shown, width: int, height: int, at: float | None = None) -> tup
     The lines are as many as `height`, or as many as they need at least. Each is `width` columns wide.
     """
     rows = _comfortable(shown.plots, width, height)
-    spare = max(0, height - sum(_legend_height(row, width) + _LEAST for row in rows))
+    spare = max(0, height - sum(_least(row, width) for row in rows))
     lines: list[list[Text]] = []
     areas: list[Area] = []
-    for number, row in enumerate(rows):
-        more = (spare + len(rows) - 1 - number) // len(rows)
-        texts, found = _row(shown, row, width, _legend_height(row, width) + _LEAST + more, at)
+    for row, more in zip(rows, _shared(spare, rows), strict=True):
+        texts, found = _row(shown, row, width, _least(row, width) + more, at)
         areas += [Area(area.x, area.y + len(lines), area.columns, area.rows) for area in found]
         lines += texts
     return lines, areas
@@ -131,6 +151,15 @@ def _comfortable(plots: Sequence[Plot], width: int, height: int) -> list[Sequenc
     return _rows(plots, beside)
 
 
+def _shared(spare: int, rows: Sequence[Sequence[Plot]]) -> list[int]:
+    """The spare lines of each row: lanes need as many more for all of them, so others come first."""
+    takers = [at for at, row in enumerate(rows) if not all(plot.in_lanes for plot in row)] or [*range(len(rows))]
+    shares = dict.fromkeys(range(len(rows)), 0)
+    for number, at in enumerate(takers):
+        shares[at] = (spare + len(takers) - 1 - number) // len(takers)
+    return [*shares.values()]
+
+
 def _widths(count: int, width: int) -> list[int]:
     room = width - _GAP * (count - 1)
     return [room // count + (number < room % count) for number in range(count)]
@@ -141,11 +170,16 @@ def _legend_height(row: Sequence[Plot], width: int) -> int:
     return max(len(_legend(plot, wide, None, 1)) for plot, wide in zip(row, widths, strict=True))
 
 
+def _least(row: Sequence[Plot], width: int) -> int:
+    """The least lines of plots beside each other."""
+    return _legend_height(row, width) + max(plot.least for plot in row)
+
+
 def _row(
     shown: Shown, row: Sequence[Plot], width: int, height: int, at: float | None
 ) -> tuple[list[list[Text]], list[Area]]:
     """Plots beside each other: their lines, and where they are."""
-    left = max(label_width(height - _LEAST, plot.top, plot.words) for plot in shown.plots)
+    left = max(_left(plot, height) for plot in shown.plots)
     right = max(_right(plot) for plot in shown.plots)
     widths = _widths(len(row), width)
     frame = Frame(left, right, _ticks(shown, min(widths) - left - right))
@@ -156,16 +190,7 @@ def _row(
     areas, x = [], 0
     for (plot, wide), legend in zip(cells, legends, strict=True):
         columns = frame.columns(wide)
-        curves = framed(
-            plot.series,
-            wide,
-            height - above,
-            frame,
-            top=plot.top,
-            words=plot.words,
-            filled=len(plot.curves) == 1,
-            cursor=shown.column(at, columns),
-        )
+        curves = _curves(plot, wide, height - above, frame, shown.column(at, columns))
         blank: list[list[Text]] = [[(" " * wide, "")]] * (above - len(legend))
         for y, text in enumerate([*legend, *blank, *curves]):
             lines[y] += [(" " * _GAP, ""), *text] if x else text
@@ -174,10 +199,29 @@ def _row(
     return lines, areas
 
 
+def _left(plot: Plot, height: int) -> int:
+    """The columns of the axis of a plot at its left."""
+    if plot.in_lanes:
+        return 1 + max(len(curve.mark) for curve in plot.curves)
+    return label_width(height - _LEAST, plot.top, plot.words)
+
+
+def _curves(plot: Plot, width: int, height: int, frame: Frame, cursor: int | None) -> list[list[Text]]:
+    """A plot without its legend."""
+    if plot.in_lanes:
+        values = [plot.words(_at(series, cursor, frame.columns(width))) for series in plot.series]
+        return lanes(plot.series, width, height, frame, values, top=plot.top, cursor=cursor)
+    filled = len(plot.curves) == 1
+    return framed(plot.series, width, height, frame, top=plot.top, words=plot.words, filled=filled, cursor=cursor)
+
+
 def _right(plot: Plot) -> int:
     """The columns for the marks of a plot at its right; so many that they do not change with the values."""
     if len(plot.curves) < 2:
         return 0
+    if plot.in_lanes:
+        values = (value for curve in plot.curves for value in (*curve.values, plot.top) if value is not None)
+        return 1 + max(map(len, map(plot.words, values)))
     marks = [len(curve.mark) for curve in plot.curves]
     return 1 + (sum(marks) + 1 if len(marks) == 2 else max(5, *marks))
 
@@ -195,8 +239,12 @@ def _legend(plot: Plot, width: int, cursor: int | None, columns: int) -> list[li
     longest = len(plot.words(plot.top))
     lines: list[list[Text]] = [[(plot.title[:width], "strong")]]
     used = len(plot.title[:width])
-    for series in plot.series:
-        value = plot.words(_last(series.values) if cursor is None else value_at(series.values, columns, cursor))
+    if plot.in_lanes:
+        scale = f"  each 0 to {plot.words(plot.top)}"
+        lines[-1].append((scale if used + len(scale) <= width else "", "dim"))
+        used += len(lines[-1][-1][0])
+    for series in () if plot.in_lanes else plot.series:
+        value = plot.words(_at(series, cursor, columns))
         entry = _entry(series, value)
         length = sum(len(text) for text, _ in entry)
         if used + length > width and used:
@@ -215,6 +263,11 @@ def _entry(series: Series, value: str) -> list[Text]:
         return [("  ", ""), (value, series.style)]
     name = f"{series.name} " if series.name else ""
     return [("  ", ""), (f"━{series.mark} ", series.style), (name, "dim"), (value, "")]
+
+
+def _at(series: Series, cursor: int | None, columns: int) -> float | None:
+    """The value of a curve at the cursor; without one, the last value."""
+    return _last(series.values) if cursor is None else value_at(series.values, columns, cursor)
 
 
 def _last(values: Sequence[float | None]) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shlex
 import time
@@ -14,13 +15,18 @@ from agentless.model.moment import format_moment
 from agentless.model.nodes.device import GpuNumber, number_of
 from agentless.model.tasks.port import Port
 from agentless.model.tasks.task_id import first_try
-from agentless.model.text import program_of
+from agentless.model.text import cut, program_of
 from agentless.model.units import SIZE_UNITS, counted, format_duration, format_indices, format_size, short_duration
 
 WAITING = ("pending", "scheduled", "blocked", "submitted")
 """The states of a task that has not started."""
 
 
+_INSIDE = 16
+"""The most characters of the compute nodes of a task in a line; of more there is only their number."""
+_DAY = 86400.0
+_MOMENT = r"(\d{4}-\d\d-\d\d \d\d:\d\d(?: UTC|[+-]\d\d:\d\d))"
+_FROM_TO = re.compile(f"from {_MOMENT} to {_MOMENT}")
 _NAMED = 3
 """The most nodes of a cluster that are named in a line."""
 
@@ -107,6 +113,22 @@ def gpu_reason(gpu: dict[str, Any]) -> str:
     return "; ".join(filter(None, (gpu["reason"], gpu.get("assumed"), programs)))
 
 
+def reserved(gpu: dict[str, Any]) -> str:
+    """Its reservation where there is little room: `reserved for ann until 18:00 (deadline)`; empty if it has none."""
+    notice = str(gpu["reserved"] or "")
+    with contextlib.suppress(ValueError, OverflowError):  # a time in a reason, which a person wrote
+        return _FROM_TO.sub(_next, notice, count=1)
+    return notice
+
+
+def _next(period: re.Match[str]) -> str:
+    """The end of a period, or its beginning as long as that is to come."""
+    begin, end = (unix_time(moment.replace(" UTC", "Z")) for moment in period.groups())
+    now = time.time()
+    word, moment = ("from", begin) if begin > now else ("until", end)
+    return f"{word} {format_moment(moment)[11 if moment - now < _DAY else 5 : 16]}"
+
+
 def program_words(process: dict[str, Any]) -> str:
     """A program of a desktop on a GPU, and its GPU memory if that is known."""
     name = program_of(str(process["name"] or ""))
@@ -114,7 +136,13 @@ def program_words(process: dict[str, Any]) -> str:
 
 
 def where(task: dict[str, Any]) -> str:
-    """The node and GPUs, like `node1::0,1`; what a task asks for if it has none, or never had any."""
+    """The node and GPUs, like `node1::0,1`; what a task asks for if it has none, or never had any.
+
+    On a cluster what it asks for, and its compute nodes: `hpc 1x (c1)`.
+    """
+    if inside := task.get("compute_nodes"):
+        several = _on_nodes(task) if len(inside) > _INSIDE else ""
+        return short_target(task["target"]) + (several or f" ({cut(inside, _INSIDE)})")
     if task["node"] is None or job_of(task) or (task["state"] in (*WAITING, "cancelled") and not task["gpu_uuids"]):
         return short_target(task["target"]) + _on_nodes(task)
     return place(task["node"], task["gpus"] if task["gpu_uuids"] else ())
@@ -312,6 +340,12 @@ def free_in_words(cluster: dict[str, Any]) -> str:
     return f"{cluster['gpus_free']} of {counted(sum(cluster['gpus'].values()), 'GPU')} free"
 
 
+def cluster_reason(cluster: dict[str, Any]) -> str:
+    """Why a cluster is not online, and as of when its nodes are known; empty if it is online."""
+    why, known = cause_of(cluster["name"], cluster["reason"]), local(cluster["asked_at"])
+    return f"as of {known}: {why}" if why and known else why
+
+
 def nodes_out(cluster: dict[str, Any]) -> str:
     """The nodes of a cluster that get no new jobs: `2 nodes out: c2 (fan broken), c7 (down)`; empty if all do."""
     if not cluster["nodes_out"]:
@@ -411,9 +445,10 @@ def percent(share: float | None) -> str:
 
 
 def used_in_all(found: dict[str, Any]) -> str:
-    """The sum of a usage: `12.50 GPU-hours, 40.0% of 8 GPUs; 2.50 GPU-hours on clusters`."""
-    total, away = found["total"], found["total"].get("cluster_gpu_hours")
-    share = f"{total['gpu_hours']:,.2f} GPU-hours, {percent(total['share'])} of {counted(found['gpus'], 'GPU')}"
+    """The sum of a usage: `12.50 GPU-hours, 40.0% of 8 GPUs and 4 slices; 2.50 GPU-hours on clusters`."""
+    total, away, parts = found["total"], found["total"].get("cluster_gpu_hours"), found.get("parts", 0)
+    every = " and ".join([counted(found["gpus"] - parts, "GPU"), *([counted(parts, "slice")] if parts else [])])
+    share = f"{total['gpu_hours']:,.2f} GPU-hours, {percent(total['share'])} of {every}"
     return share + (f"; {away:,.2f} GPU-hours on clusters" if away else "")
 
 
@@ -475,11 +510,6 @@ def host_lines(node: dict[str, Any]) -> dict[str, str | None]:
 def cause_of(node: str, reason: str | None) -> str:
     """Why a node is not well, without its name and what its state says: what is cut must not be the cause."""
     return re.sub(rf"^{re.escape(node)}(?: \([^)]*\))?:? (?:cannot be reached: )?", "", reason or "", count=1)
-
-
-def owner_and_name(task: dict[str, Any]) -> str:
-    """Whose task it is, and which one, where there is little room: `ann train`."""
-    return f"{task['owner'].partition('@')[0]} {task['name'] or command_line(task)}"
 
 
 def numa_lines(node: dict[str, Any]) -> list[str]:

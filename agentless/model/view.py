@@ -55,10 +55,11 @@ class TaskView:
     `idle_since`: its GPUs are idle since then, if reported. `outputs` are copied when it ends. `foreign`: another
     controller or user started it, and all values are read from its labels; you can stop it. `workload` is `task`, or
     `vps` for one that stays. `ports` are those that a client forwards. `gang` is None for a task on one
-    node, and `job_nodes` is how many nodes its job has on a cluster. It `requires` these ends of other tasks and of
-    batches, and `waits_for` those that have not come yet.
-    `job` is its name in the `workflow` of that id. `preemptible`: it gives way to tasks that need its place.
-    `preemptions` is how many earlier tries were preempted, and `victims` are the tasks that were, for it.
+    node, and `job_nodes` is how many nodes its job has on a cluster. `compute_nodes` are those, as the cluster writes
+    them (`c[1-2]`), once it has started. It `requires` these ends of other tasks and of batches, and `waits_for` those
+    that have not come yet. `job` is its name in the `workflow` of that id. `preemptible`: it gives way to tasks that
+    need its place. `preemptions` is how many earlier tries were preempted, and `victims` are the tasks that were, for
+    it.
     """
 
     id: str
@@ -106,6 +107,7 @@ class TaskView:
     waits_for: tuple[Requirement, ...] = ()
     gang: GangView | None = None
     job_nodes: int = 1
+    compute_nodes: str | None = None
     workflow: str | None = None
     job: str | None = None
     preemptible: bool = False

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from rich.text import Text
+from textual import events
 from textual.app import App, ComposeResult, SuspendNotSupported, SystemCommand
 from textual.binding import ActiveBinding, Binding, BindingType
 from textual.command import CommandPalette
@@ -22,6 +23,7 @@ from textual.widgets import ContentSwitcher
 
 from agentless import paths
 from agentless.client.client import Breaker, BrokenOff, Client
+from agentless.client.console import in_font
 from agentless.client.stream import ProgramStream
 from agentless.client.words import gpu_place
 from agentless.errors import AgentlessError
@@ -36,6 +38,7 @@ from agentless.tui.data.actions import (
     applies,
     details,
     effect,
+    inapplicable,
     outcome,
     path_of,
     path_of_vps,
@@ -78,7 +81,7 @@ from agentless.tui.screens.vps.view import AllVps
 from agentless.tui.screens.workflows.graph import WorkflowScreen
 from agentless.tui.screens.workflows.view import Workflows
 from agentless.tui.widgets.bar import Bar, Summary
-from agentless.tui.widgets.colours import COLOURS, CYCLE, TERMINAL, THEMES, Plain, has_colours
+from agentless.tui.widgets.colours import COLOURS, CYCLE, TERMINAL, THEMES, InFont, Plain, has_colours
 from agentless.tui.widgets.footer import KeyLine
 from agentless.tui.widgets.table import Table
 
@@ -194,6 +197,10 @@ class Dashboard(App[None]):
         self.screen_change_signal.subscribe(self, self.places.tell)
         self.incoming.start(events="events" in self.views)
 
+    def on_app_blur(self, event: events.AppBlur) -> None:
+        """Keep the focus, and so the line of keys: a page begins without, and gets it with the first tap or key."""
+        event.prevent_default()
+
     def _fatal_error(self) -> None:
         """End because of an error in the code: as Textual does, but no values, among which are secrets."""
         error = self._exception
@@ -250,7 +257,8 @@ class Dashboard(App[None]):
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Replace Textual's filter for no colours: it depends on the first theme, and shows black on black."""
-        return [Plain()] if self.no_color else super().get_line_filters()
+        colours = [Plain()] if self.no_color else super().get_line_filters()
+        return [InFont(signs), *colours] if (signs := in_font(os.environ)) else colours
 
     def action_copy(self) -> None:
         """Copy the selected row, or the name of what is open."""
@@ -531,6 +539,17 @@ class Dashboard(App[None]):
             self.screen.action_leave()
         else:
             await self.action_quit()
+
+    def on_key(self, event: events.Key) -> None:
+        """Say why the key of an action does nothing for what is shown."""
+        acts = [act for act in ACTIONS if act.key == event.character]
+        is_there = self._front is self.screen_stack[0] or hasattr(self._front, "about_task")
+        if not acts or not is_there or event.key in self.screen.active_bindings:
+            return
+        if not any(applies(act.name, self.target) for act in acts):
+            self._say(inapplicable(acts[0].key, self.target))
+        elif self.read_only:
+            self._say("This dashboard is read only")
 
     def action_keys(self) -> None:
         if not isinstance(self.screen, Keys):

@@ -144,14 +144,15 @@ async def test_the_keys_for_the_range_show_up_to_a_month(monkeypatch):
         await eyes.see(" 1 d [7 d] 30 d")
 
 
-async def test_a_node_has_its_gpus_in_one_plot_each_with_its_number(monkeypatch):
+async def test_a_node_has_a_line_for_each_of_its_gpus_with_its_number_and_value(monkeypatch):
     async with dashboard(Remembering(), monkeypatch, 200) as eyes:
         await eyes.app.push_screen(NodeDetails(eyes.app.cluster, "node1"))
-        await eyes.see("GPU utilization  ━0 0%", "━3 30%", "━7 70%", "Cores busy  1", "Disk  ", "Network  ━i in 1B/s")
+        await eyes.see("GPU utilization  each 0 to 100%", "Cores busy  1", "Disk  ", "Network  ━i in 1B/s")
         curves = eyes.app.screen.query_one(Curves)
-        right = curves._areas[0]
-        ends = "".join(line[curves.region.x + right.x + right.columns :][:8] for line in plots_of(eyes)[: right.rows])
-        assert sorted(ends.replace(" ", "").replace(",", "")) == [*"01234567"], ends
+        right = curves._areas[0].x + curves._areas[0].columns
+        lines = [line[curves.region.x :] for line in plots_of(eyes) if "%" in line.partition("┤")[2]]
+        seen = [(line.split("┤")[0].strip(), line[right:].split()[0]) for line in lines]
+        assert seen == [(str(at), f"{10 * at}%") for at in range(8)]
 
 
 async def test_how_busy_a_node_is_is_in_its_details(monkeypatch):
@@ -159,7 +160,7 @@ async def test_how_busy_a_node_is_is_in_its_details(monkeypatch):
     async with dashboard(Remembering(), monkeypatch, 80) as eyes:
         await eyes.app.push_screen(NodeDetails(eyes.app.cluster, "node1"))
         await eyes.see("12.3 of 64 busy, 16 set aside", "96.0 of 503.8 GiB used, 256 GiB set aside", "61C")
-        await eyes.see("0: 32 cores (0-31), 251.9 GiB, GPUs 0,1", "1: 32 cores")
+        await eyes.see("NUMA 0         32 cores (0-31), 251.9 GiB, GPUs 0,1", "NUMA 1         32 cores")
         await eyes.press(*["pagedown"] * 5)
         await eyes.see("Cores busy  1", "Network", "Checks")
         assert "Temperature  " not in eyes.text.replace("GPU temperature", "")

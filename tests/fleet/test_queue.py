@@ -189,6 +189,8 @@ async def test_who_waits_is_told_why(desk, target, why):
         await submit(controller, "n1::0-3")
         task = (await submit(controller, target)).task
         assert (task.state, why in task.reason) == ("pending", True)
+        waits = controller.lookup.find(task.id)
+        await until(lambda: controller.queue.outlook(waits).reason.endswith(" ends (no time limit, so no estimate)"))
 
 
 async def test_explain_names_the_holders_and_the_time_at_which_it_starts(desk):

@@ -37,7 +37,8 @@ _INSTALL = """
 printf '#!/bin/sh\\nexit 101\\n' > /usr/sbin/policy-rc.d
 chmod +x /usr/sbin/policy-rc.d
 touch /etc/hosts
-apt-get update -qq -o Acquire::Check-Valid-Until=false && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends """
+apt-get update -qq -o Acquire::Check-Valid-Until=false
+DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends """
 _TORCH = "torch==2.13.0+cpu"
 """A build without CUDA, which would have several GB."""
 

@@ -60,13 +60,6 @@ _SETTINGS = {
     "GresTypes": "gpu",
     "ReturnToService": "2",
     "SlurmdParameters": "config_overrides",  # more cores than the machine has
-    # These would be milliseconds where time passes faster.
-    "MessageTimeout": _LONG,
-    "TCPTimeout": _LONG,
-    "BatchStartTimeout": _LONG,
-    "UnkillableStepTimeout": _LONG,
-    "SlurmctldTimeout": _LONG,
-    "SlurmdTimeout": "0",
 }
 
 # A command in the root of another release. There, where a job may call it once more, it is a plain command.
@@ -76,7 +69,17 @@ exec unshare --mount sh -c '
   for at in proc sys dev tmp root etc/hosts; do mount --rbind "/$at" {root}/"$at" || exit; done
   exec unshare --root={root} --wd="$PWD" "$@"' sh "$@"
 """
-_NO_MUNGE = {"AuthType": "auth/none", "CredType": "cred/none"}
+# Timeouts would be milliseconds where time passes faster.
+_FAST = {
+    "AuthType": "auth/none",
+    "CredType": "cred/none",
+    "MessageTimeout": _LONG,
+    "TCPTimeout": _LONG,
+    "BatchStartTimeout": _LONG,
+    "UnkillableStepTimeout": _LONG,
+    "SlurmctldTimeout": _LONG,
+    "SlurmdTimeout": "0",
+}
 
 
 def missing(faketime: bool = True) -> list[str]:
@@ -113,8 +116,8 @@ class Slurm:
         self._folder = folder
         self._nodes = nodes
         self._partitions = partitions
-        auth = {"AuthType": "auth/munge", "AuthInfo": f"socket={folder}/munge/socket"} if speed == 1 else _NO_MUNGE
-        self._settings = {**_SETTINGS, **auth, **(settings or {})}
+        by_speed = {"AuthType": "auth/munge", "AuthInfo": f"socket={folder}/munge/socket"} if speed == 1 else _FAST
+        self._settings = {**_SETTINGS, **by_speed, **(settings or {})}
         self._speed = speed
         self._accounting = Accounting(folder, self._port(), self._port()) if accounting else None
         if self._accounting:
@@ -252,8 +255,9 @@ class Slurm:
     def _start(self) -> None:
         at, env = self._folder, self.env
         if self._speed == 1:
-            munged = ["munged", *(f"--{name}-file={at}/munge/{name}" for name in ("key", "pid", "log", "seed"))]
-            subprocess.run([*self._enter, *munged, f"--socket={at}/munge/socket"], env=env, check=True, capture_output=True)
+            files = [f"--{name}-file={at}/munge/{name}" for name in ("key", "pid", "log", "seed")]
+            munged = [*self._enter, "munged", *files, f"--socket={at}/munge/socket"]
+            subprocess.run(munged, env=env, check=True, capture_output=True)
         if self._accounting:
             self._accounting.start(self.env, self._enter)
             self._wait_until("slurmdbd answers", lambda: not self.run("sacctmgr", "--noheader", "show", "cluster"))
@@ -307,7 +311,6 @@ class Slurm:
         """A slurmstepd writes its title over its environment, but it has its node's log open."""
         with contextlib.suppress(OSError):
             return any(
-                f"{self._folder}/" in os.readlink(f"/proc/{pid}/fd/{name}")
-                for name in os.listdir(f"/proc/{pid}/fd")
+                f"{self._folder}/" in os.readlink(f"/proc/{pid}/fd/{name}") for name in os.listdir(f"/proc/{pid}/fd")
             )
         return False

@@ -55,13 +55,15 @@ ANSWERS: dict[str, Any] = {
         "remedies": {},
     },
     "/usage": {
-        "gpus": 13, "more": 2, "total": {"gpu_hours": 321.5, "share": 0.147, "tasks": 41},
+        "gpus": 17, "parts": 4, "more": 2, "total": {"gpu_hours": 321.5, "share": 0.147, "tasks": 41},
         "rows": [
             {"name": name, "gpu_hours": hours, "share": hours / 2184, "tasks": tasks, "utilization_pct": used}
             for name, hours, tasks, used in (("ann@laptop", 212.5, 20, 91.0), ("alice", 88.0, 20, 64.5),
                                              ("bob@pc", 21.0, 1, None))
         ],
-        "periods": [{"begins_at": f"2026-11-{15 + at}T00:00:00Z", "gpu_hours": 20.0 + 9 * (at % 4)} for at in range(8)],
+        "periods": [{"begins_at": f"2026-11-{at}T00:00:00Z", "gpu_hours": 66.0 + 54 * (at % 4)}
+                    for at in range(15, 22)],
+        "ends_at": "2026-11-22T00:00:00Z",
     },
     "/reservations": [
         {"node": "node2", "gpus": [0, 1], "owner": "eve", "reason": "paper", "begins_at": _moment(5 * 3600),

@@ -102,6 +102,16 @@ async def test_each_kind_of_state_has_a_look_of_its_own():
             assert [pair for pair in combinations(KINDS, 2) if looks[pair[0]] == looks[pair[1]]] == [], theme
 
 
+async def test_what_waits_or_is_warm_is_not_red_and_can_be_read_on_a_white_terminal():
+    red, yellow = {1, 9}, {3, 11}
+    async with over(RECORDED) as eyes:
+        eyes.app.theme = "ansi-light"
+        await eyes.pilot.pause()
+        looks = {kind: eyes.app.view.map._style(kind).color for kind in ("warn", "warm", "bad")}
+    assert looks.pop("bad").number in red
+    assert not {colour.number for colour in looks.values()} & (red | yellow)
+
+
 async def test_each_curve_of_a_plot_has_a_colour_of_its_own():
     async with over(RECORDED) as eyes:
         for theme in CYCLE:

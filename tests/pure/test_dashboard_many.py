@@ -93,6 +93,24 @@ async def test_an_action_without_marks_applies_to_the_chosen_task():
         await eyes.see(lambda: done == [("/v1/tasks/2mz2-1/stop", {})])
 
 
+async def test_a_key_that_does_not_apply_says_why():
+    single = {**RUNS, "batch": RUNS["id"], "parameters": {}}
+    async with acting(tasks(single)) as (eyes, done):
+
+        async def told(key: str, words: str) -> None:
+            await eyes.press(key)
+            await eyes.see(lambda: [note.message for note in eyes.app._notifications] == [words])
+
+        await eyes.press("4")
+        named = f"task {RUNS['id']} (pretrain-a)"
+        await told("B", f"{named} has no batch: it was submitted alone")
+        await told("R", f"Retry (R) does not apply: {named} is running")
+        await told("D", "Drain (D) applies to a node; none is selected")
+        await eyes.press("1", "slash")
+        await eyes.see("Search tasks, nodes, GPUs")
+    assert not done
+
+
 def test_the_question_before_a_stop_says_that_a_task_that_waits_is_only_cancelled():
     stop = next(act for act in ACTIONS if act.name == "stop")
     waits, runs = (Target({"state": state}, None) for state in ("pending", "running"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import deque
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,9 @@ from rich.cells import cell_len
 
 from agentless.client.words import gpu_number
 from agentless.model.tasks.task import LIVE, STATES
+from agentless.rules.views.publish import timestamp
 from agentless.tui.data.actions import ACTIONS, Target, applies
-from agentless.tui.data.cluster import TREND, ClusterState, natural
+from agentless.tui.data.cluster import STEP, TREND, ClusterState, natural
 from agentless.tui.widgets import look
 from agentless.tui.widgets.lines import Piece, _differences, fitted, folded
 
@@ -59,13 +61,25 @@ def test_nodes_are_in_the_order_in_which_a_person_counts():
 
 def test_a_trend_begins_with_what_was_kept_and_goes_on_with_what_comes():
     known = cluster()
-    key, gpu = next(iter(known.gpus.items()))
+    (key, gpu), *_ = known.gpus.items()
     known.sampled()
-    kept = {"node": key[0], "uuid": key[1], "utilization_pct": [*range(TREND - 1), None]}
+    kept = {"node": key[0], "uuid": key[1], "utilization_pct": [*range(TREND - 1), 77]}
     known.remember({"gpus": [kept]})
-    known.sampled()
     now = gpu["utilization_pct"]
-    assert list(known.trends[key]) == [*range(2, TREND - 1), None, now, now]
+    assert known.trend(gpu) == [*range(TREND - 1), now]
+    known.now += STEP
+    known.sampled()
+    assert known.trend(gpu) == [*range(1, TREND - 1), now, now]
+
+
+def test_a_trend_is_as_long_however_often_samples_come():
+    known = cluster()
+    (_, gpu), *_ = known.gpus.items()
+    begin = known.now = known.now // STEP * STEP
+    for seconds, load in ((0, 10), (1, 20), (2, 60), (3 * STEP, 50), (4 * STEP, None), (4 * STEP + 1, 40)):
+        gpu["utilization_pct"], known.now = load, begin + seconds
+        known.sampled()
+    assert known.trend(gpu) == [*[None] * (TREND - 5), 30, None, None, 50, 40]
 
 
 def test_the_queue_is_those_who_are_next_then_those_for_later():
@@ -109,6 +123,33 @@ def test_a_bar_is_as_wide_as_it_should_be_and_as_long_as_its_share(share, width,
     assert not set(filled) & set(rest)  # to be told apart without colors
     assert len(filled) + len(rest) == width
     assert abs(len(filled) - share * width) <= 1
+
+
+@given(st.floats(0, 1), st.integers(2, 60), st.booleans())
+def test_an_alarm_has_a_sign_at_its_end_and_a_colour_and_is_as_wide(share, width, thin):
+    pieces = look.bar(share, width, "good", thin=thin, alarm=True)
+    text = "".join(text for text, _ in pieces)
+    assert len(text) == width
+    assert text[-1] == "!"
+    assert "good" not in {style for _, style in pieces}
+    assert "!" not in "".join(text for text, _ in look.bar(share, width, "good", thin=thin))
+
+
+def test_a_gpu_that_is_held_and_hardly_used_is_wasted_and_one_that_begins_or_is_free_is_not():
+    known = cluster()
+    held = next(gpu for gpu in known.gpus.values() if gpu["state"] == "allocated" and len(gpu["tasks"]) == 1)
+    task = known.tasks[held["tasks"][0]]
+    task["started_at"] = timestamp(known.now - TREND * STEP)
+    key = held["node"], held["uuid"]
+
+    def wasted(load: float | None, **changes: object) -> bool:
+        known.trends[key] = deque([load] * TREND)
+        return known.is_wasted({**held, **changes})
+
+    assert [wasted(load) for load in (0, 9, 10, 90, None)] == [True, True, False, False, False]
+    assert not wasted(0, state="free", tasks=[])
+    task["started_at"] = timestamp(known.now - 60)
+    assert not wasted(0)
 
 
 def test_what_is_not_known_is_no_empty_bar():

@@ -68,7 +68,7 @@ async def test_tasks_that_are_hidden_by_a_key_are_told_with_the_key():
 async def test_columns_without_room_are_named_and_are_there_in_a_wider_window():
     async with over(RECORDED, (80, 24)) as eyes:
         await eyes.press("2")
-        await eyes.see("hidden columns: MODEL, TREND, POWER")
+        await eyes.see("hidden columns: MODEL, TREND 10 min, POWER")
         await eyes.pilot.resize_terminal(160, 24)
         await eyes.see("MODEL", lambda: "hidden:" not in eyes.text)
 
@@ -95,6 +95,14 @@ async def test_all_views_and_the_key_of_the_help_are_seen_at_any_width(width):
     text = await drawn(RECORDED, "4", size=(width, 20))
     assert "7 VPS" in text.splitlines()[0]
     assert "? Keys" in text.splitlines()[-1]
+
+
+async def test_the_keys_are_shown_also_while_the_window_or_page_has_no_focus():
+    async with over(RECORDED, (80, 20)) as eyes:
+        eyes.app.post_message(events.AppBlur())
+        await eyes.pilot.pause()
+        await eyes.pilot.pause()
+        assert "Details / Search" in eyes.text.splitlines()[-1]
 
 
 async def test_what_is_cut_in_a_narrow_table_says_so():

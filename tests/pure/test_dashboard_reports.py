@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 
@@ -32,6 +33,7 @@ USAGE = {
         {"name": "bob@pc", "gpu_hours": 30.0, "share": 0.08, "tasks": 1, "utilization_pct": None},
     ],
     "periods": [{"begins_at": f"2026-11-{day}T00:00:00Z", "gpu_hours": day * 1.0} for day in range(15, 22)],
+    "ends_at": "2026-11-22T00:00:00Z",
 }  # fmt: skip
 ENV = {
     "name": "torch", "node": "node1", "state": "running", "version": 2, "size_bytes": 1, "nodes": [], "offline": [],
@@ -79,6 +81,13 @@ async def test_a_task_is_shown_in_tabs(monkeypatch):
         await eyes.see("Last output")
         await eyes.press("slash", "T")
         await eyes.see(lambda: isinstance(eyes.app.screen, LogScreen) and eyes.app.screen.query_one(Input).value == "T")
+        said = threading.Event()
+        eyes.app.client.frames = lambda *_, **__: iter(())
+        eyes.app.client.followed = lambda *_, **__: iter([(1, b"at last\n")] if said.wait(30) else [])
+        await eyes.app.push_screen(LogScreen(eyes.app.cluster, RUNS, eyes.app.client))
+        await eyes.see("No output yet", lambda: "Loading" not in eyes.text)
+        said.set()
+        await eyes.see("at last", "No more output")
 
 
 async def test_why_a_task_waits_is_a_tab_as_long_as_it_does():
@@ -127,7 +136,8 @@ async def test_usage_is_bars_of_owners_and_a_curve_and_the_time_can_be_chosen():
     asked = []
     async with answered(RECORDED, {"/usage": lambda query: asked.append(query) or USAGE}) as eyes:
         await eyes.press("u")
-        await eyes.see("90.00 GPU-hours, 25.0% of 8 GPUs", "ann@laptop █", "GPU-hours over time", "last 7 days")
+        await eyes.see("90.00 GPU-hours, 25.0% of 8 GPUs", "ann@laptop █", "GPUs allocated  0.9", "last 7 days")
+        assert eyes.line(" now").split() == [*(f"11-{day}" for day in range(15, 22)), "now"]
         assert "LENT" not in eyes.text
         await eyes.press("L", ">")
         await eyes.see("Usage by node, last 30 days")

@@ -16,6 +16,7 @@ import pytest
 from playwright.async_api import async_playwright
 
 from agentless.tui.app import VIEWS
+from agentless.tui.screens.overview.use import use_of
 from tests.browser import ALONE, CHROMIUM
 from tests.fleet.eyes import Eyes
 from tests.pure.pictures import difference, drawn, plain, shown
@@ -170,8 +171,56 @@ async def test_what_is_sick_who_uses_most_and_what_starts_next_is_seen_without_a
             await settle(eyes)
             assert re.search(r"node6 (offline|.* 0/4  offline: no route)", eyes.text), size
             assert "Most GPUs " in eyes.text
-            assert re.search(r" ann@laptop (█+▌?░+ )?6", eyes.text), size
+            assert re.search(r" ann +(█+▌?░+ )?6", eyes.text), size
             assert re.search(r" alice sweep: 4 of .* next, in 24m 59s", eyes.text), size
+
+
+async def test_a_bar_says_what_it_is_of_also_on_a_phone(still):
+    async with dashboard(cluster(3), (48, 40)) as eyes:
+        await eyes.pilot.pause()
+        assert re.search(r" 1 util █+▌?░*  94% mem █+▌?░*  48.1/80G  ann pre", eyes.text)
+        await eyes.pilot.resize_terminal(140, 30)
+        await settle(eyes)
+        assert re.search(r" 1 util █+▌?░*  94% mem █+▌?░*  48.1/80 GiB  63C  ann pretr", eyes.text)
+        await eyes.press("4", "d")
+        await settle(eyes)
+        assert re.search(r"util █+▌?░*  93%  mem  █+▌?░*", eyes.text)
+
+
+async def test_the_plot_of_all_gpus_and_the_line_on_top_agree_and_a_slice_is_a_part_of_its_gpu(still):
+    """A GPU of 80 GiB in slices, beside one of 24 GiB; the third one is on a node that does not answer."""
+
+    def sized(gpu: dict, used: int, total: int, **more: object) -> dict:
+        return {**gpu, "memory_used_mib": used << 10, "memory_total_mib": total << 10, **more}
+
+    line = cluster(6)
+    whole, small, lost = (next(gpu for gpu in line["gpus"] if gpu["node"] == f"node{at}") for at in (1, 2, 6))
+    whole = sized(whole, 40, 80, state="partitioned", utilization_pct=None)
+    slices = [
+        sized(whole, used, 40, parent=whole["uuid"], uuid=f"MIG-{used}", kind="slice", number=f"0/{used}", state="free")
+        for used in (0, 40)
+    ]
+    gpus = [whole, *slices, sized(small, 12, 24, utilization_pct=60), lost]
+    async with dashboard({**line, "gpus": gpus}, (200, 60)) as eyes:
+        await settle(eyes)
+        assert "utilization 60%" in eyes.line("problem")
+        assert "GPU memory 52.0/104 GiB" in eyes.line("problem")
+        assert "All GPUs ━ utilization 60%  ━ memory 50%" in eyes.text
+    totals = {(gpu["node"], gpu["uuid"]): gpu["memory_total_mib"] for gpu in (whole, gpus[3])}
+    rows = [{**gpu, **{key: [gpu[key]] for key in ("utilization_pct", "memory_used_mib")}} for gpu in gpus]
+    assert use_of(rows, totals) == ([60], [50])
+
+
+async def test_the_linux_console_gets_signs_that_its_font_has(still, monkeypatch):
+    monkeypatch.setenv("TERM", "linux")
+    async with dashboard(cluster(1), (120, 40), "ansi-dark") as eyes:
+        text = eyes.text
+        await eyes.app.push_screen(OPENED["node"](eyes.app))
+        await settle(eyes)
+        text += eyes.text
+    assert not {char for char in text if 0x2800 <= ord(char) < 0x2900 or char in "▁▂▃▅▆▇━╸▏"}
+    assert re.search(r"3┤[ ·]*[▄█]+", text)
+    assert "═" in text
 
 
 async def test_no_state_is_told_by_its_colour_alone(still):

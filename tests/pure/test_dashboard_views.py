@@ -108,9 +108,15 @@ def test_tasks_on_nodes_are_above_the_queue_and_that_above_the_ended():
     assert [row["id"] for row in view.all_rows()] == ["2", "1", "9-1", "9-2", "9-3", "7", "8"]
 
 
-async def test_the_reason_is_seen_where_there_is_little_room():
-    waits = {**WAITS, "reason": "held by task 7", "command": ["python", "a-long-name/" * 9]}
-    assert "[held by task 7]" in await drawn(tasks(waits), "4", size=(80, 24))
+async def test_whose_task_it_is_and_why_it_waits_are_seen_where_there_is_little_room():
+    waits = {**WAITS, "reason": "held by task 7", "command": ["python", "a-long-name/" * 9], "position": 1}
+    async with over(tasks(waits), (80, 24)) as eyes:
+        await eyes.press("4")
+        await eyes.see("ann: [held by task 7]")
+        await eyes.pilot.resize_terminal(48, 40)  # a phone
+        await eyes.see("ann big: [held")
+        await eyes.press("5")
+        await eyes.see("ann big: ")
 
 
 async def test_a_stop_that_was_asked_for_is_seen_while_it_lasts_and_who_is_idle_runs():
@@ -118,6 +124,14 @@ async def test_a_stop_that_was_asked_for_is_seen_while_it_lasts_and_who_is_idle_
     text = await drawn(tasks(*({**RUNS, "id": f"t{at}", "reason": why} for at, why in enumerate(reasons))), "4")
     seen = {words[0]: words[1] for words in map(str.split, text.splitlines()) if words and words[0][0] == "t"}
     assert seen == {**dict.fromkeys(("t0", "t1", "t2", "t3"), "stopping"), "t4": "running"}
+
+
+def test_an_owner_has_one_name_with_the_machine_only_if_another_has_the_same_user_name():
+    cluster = ClusterState()
+    cluster.apply(tasks({**RUNS, "id": "1", "owner": "ann@a"}, {**RUNS, "id": "2", "owner": "ann@a"}))
+    assert [cluster.who("ann@a"), cluster.who("bob@b"), cluster.who("root")] == ["ann", "bob", "root"]
+    cluster.apply(tasks({**RUNS, "id": "3", "owner": "ann@b"}))
+    assert [cluster.who("ann@a"), cluster.who("ann@b")] == ["ann@a", "ann@b"]
 
 
 def test_tasks_are_sorted_by_the_time_that_is_shown():
@@ -149,6 +163,23 @@ async def test_reversing_without_a_sort_does_nothing_now_or_later():
     async with over(tasks(RUNS, {**RUNS, "id": "1"})) as eyes:
         await eyes.press("4", "i", "o")
         assert [row["id"] for row in eyes.app.view.table.rows] == ["1", RUNS["id"]]
+
+
+async def test_a_filter_that_leaves_out_the_chosen_row_chooses_the_first_one_and_keeps_one_that_fits():
+    ended = {**FAILED, "id": "9", "name": "apple", "mine": False}
+    mine = {**RUNS, "id": "1", "name": "pear", "mine": True}
+    async with over(tasks({**RUNS, "id": "2", "name": "apple", "mine": False}, mine, ended)) as eyes:
+        table = lambda: eyes.app.view.table  # noqa: E731
+        await eyes.press("4", "down", "slash", "apple", "enter")  # the chosen one is `pear`
+        assert [table().chosen["id"], len(table().rows)] == ["2", 2]
+        await eyes.press("down", "escape")
+        assert table().chosen["id"] == "9"  # it is still there
+        await eyes.press("a")
+        assert table().chosen["id"] == "2"
+        await eyes.press("m")
+        assert table().chosen["id"] == "1"
+        await eyes.press("slash", "nothing has this", "enter", "escape", "enter")
+        assert eyes.app.screen.about_task["id"] == "1"
 
 
 # ------------------------------------------------------------- a node that is unplugged
@@ -239,12 +270,22 @@ async def test_the_news_say_what_is_next_since_when_a_task_runs_and_the_cause_of
         for at, reason in enumerate(("no answer", "refused"), 1):
             event = {"seq": at, "kind": "node", "at": now - 60 * at, "node": "node2", "state": "offline"}
             eyes.app.incoming.take_event({**event, "reason": reason})
+        for seq, name in enumerate(("assigned", "launched"), 3):
+            eyes.app.incoming.take_event({"seq": seq, "kind": "task", "at": now, "event": name, "task": runs})
         eyes.app.view.update()
-        await eyes.see("next, in 10m", "for 1h", "Recently")
+        await eyes.see("next, in 10m", "for 1h", "Recently", "Started on node1::1")
+        assert "Assigned" not in eyes.text
         assert eyes.text.index("soon") < eyes.text.index("late") < eyes.text.index("unknown needs")
         assert eyes.text.count("next") == 1
         assert eyes.text.count("node2 Offline") == 1
         assert "offline: Connection refused; check" in eyes.text
+
+
+def test_a_start_is_one_piece_of_news_and_a_place_that_is_given_later_another():
+    names = ("queued", "assigned", "met", "launched", "requeued", "assigned")
+    events = [{"kind": "task", "event": name, "at": float(at), "task": RUNS} for at, name in enumerate(names)]
+    shown = [event["event"] for event in news._without_repetition(events[::-1])]
+    assert shown == ["assigned", "requeued", "launched", "queued"]
 
 
 async def test_a_batch_that_waits_for_one_reason_is_one_piece_of_news():
@@ -268,14 +309,24 @@ async def test_a_thousand_pieces_of_news_are_not_all_wrapped_and_the_last_line_s
         await eyes.see("5 for the whole queue")
 
 
+async def test_what_is_cut_of_the_chosen_gpu_below_a_heat_map_says_so():
+    gpus = [{**gpu, "state": "drained", "reason": "new fans " * 9} for gpu in RECORDED["gpus"]]
+    text = await drawn({**RECORDED, "gpus": gpus}, size=(60, 16))
+    assert next(line for line in text.splitlines() if line.startswith("node1::0 ")).endswith("…")
+
+
+async def test_who_has_most_gpus_is_said_also_of_a_single_owner():
+    assert "Most GPUs  ann" in await drawn(tasks(RUNS), size=(80, 24))
+
+
 async def test_the_news_are_scrolled_by_keys():
     waits = [{**WAITS, "id": f"{at}", "batch": f"{at}", "position": at} for at in range(1, 20)]
     async with over(tasks(*waits)) as eyes:
-        await eyes.see(" 1 ann@laptop big needs")
+        await eyes.see(" 1 ann big needs")
         await eyes.press("]")
-        await eyes.see(lambda: " 1 ann@laptop big needs" not in eyes.text)
+        await eyes.see(lambda: " 1 ann big needs" not in eyes.text)
         await eyes.press("[")
-        await eyes.see(" 1 ann@laptop big needs")
+        await eyes.see(" 1 ann big needs")
 
 
 async def test_tasks_that_have_failed_lately_are_counted_and_those_of_an_hour_ago_are_not():
@@ -362,6 +413,11 @@ async def test_clusters_are_counted_apart_and_opened_from_the_list_of_nodes():
         assert "1 running, 1 pending" in eyes.text
         assert "job 8: waits for free resources" in eyes.text
         assert eyes.app.places.here.path == "/nodes/hpc"
+        await eyes.press("down")
+        assert eyes.app.target.task["id"] == "2next"
+        await eyes.press("enter")
+        assert eyes.app.places.here.path == "/tasks/2next"
+        await eyes.press("escape")
         eyes.app.incoming.take({"now": RECORDED["now"], "gone": [["clusters", "hpc"]]})
         await eyes.pilot.pause()
         assert "hpc is no longer in the inventory" in eyes.text

@@ -409,7 +409,7 @@ def test_the_dashboard_shows_what_is_on_a_free_gpu() -> None:
     shown, cards = ClusterState(), [on_it(desktop()), record("wsl2", **WSL)]
     rows = [_as_json(card) for card in cards]
     assert [look.state_of(row, shown) for row in rows] == [("free (desktop)", "good"), ("free (assumed)", "good")]
-    assert [look.who(row, ()) for row in rows] == [
+    assert [look.who(row, shown) for row in rows] == [
         "kwin_wayland (25 MiB)",
         "WSL2 does not list what uses it, also in Windows",
     ]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import time
+from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -45,6 +47,28 @@ def test_plots_fill_their_room_and_cut_nothing(plots, span, width, height, place
             assert re.search(rf"━{curve.mark} (\d+%|-)", text)
 
 
+@given(PLOTS, st.integers(64, 240), st.integers(1, 80), st.floats(0, 0.999))
+def test_each_gpu_has_a_lane_of_its_own_with_its_number_and_its_value_at_the_cursor(plots, width, height, place):
+    (plot, *_) = [replace(each, apart=True) for each in plots]
+    found = Shown(NOON - 600, NOON, [plot])
+    lines, (area,) = drawn(found, width, height, at := NOON - 600 + place * 600)
+    shown, column = texts(lines), found.column(at, area.columns)
+    assert {len(line) for line in shown} == {width}
+    if len(plot.curves) == 1:
+        return
+    assert "each 0 to 100%" in shown[0]
+    wanted = [(curve.mark, percent(spread(curve.values, area.columns)[column])) for curve in plot.curves]
+    marked = [line for line in shown if "┤" in line]
+    assert [(line.split("┤")[0].strip(), line.split()[-1]) for line in marked] == wanted
+    assert len({area.rows // len(wanted), *(b - a for a, b in pairwise(map(shown.index, marked)))}) == 1
+
+
+def test_in_a_lane_the_height_tells_how_much_and_a_gap_that_nothing_is_known():
+    curves = [Curve(str(at), "", values) for at, values in enumerate(([0.0, 100.0, None], [50.0, None, 20.0]))]
+    lines, _ = drawn(Shown(NOON - 600, NOON, [Plot("A", curves, 100.0, percent, apart=True)]), 16, 4)
+    assert [line[2:11] for line in texts(lines)[1:3]] == ["▁▁▁▇▇▇   ", "▄▄▄   ▂▂▂"]
+
+
 @given(PLOTS, st.integers(64, 240), st.integers(5, 80), st.floats(0, 0.999))
 def test_the_cursor_tells_the_values_of_its_column(plots, width, height, place):
     found = Shown(NOON - 600, NOON, plots[:1])
@@ -55,7 +79,7 @@ def test_the_cursor_tells_the_values_of_its_column(plots, width, height, place):
     wanted = [percent(spread(curve.values, area.columns)[column]) for curve in plots[0].curves]
     assert re.findall(r"\d+%|-(?= |$)", legend) == wanted
     below = [line[area.x + column] for line in texts(lines[area.y : area.y + area.rows])]
-    assert set("".join(below)) <= {"│", *map(chr, range(0x2800, 0x2900))}
+    assert set("".join(below)) == {"│"}  # whatever is below it, and without colours
 
 
 @given(st.integers(0, 500), st.integers(1, 300))
@@ -107,6 +131,14 @@ def test_marks_that_do_not_fit_are_counted():
     some = [Series("", [0.0], "", str(at)) for at in (0, 2, 4, 6, 8)]
     lines = texts(framed(some, 40, 10, Frame(6, 6, []), top=100.0, words=percent))
     assert lines[-2][34:] == " ×5   "
+
+
+def test_spare_lines_go_to_plots_that_can_use_them():
+    lanes = [Plot(letter, [Curve(str(at), "", [1.0]) for at in range(8)], 1.0, str, apart=True) for letter in "AB"]
+    plots = [*lanes, *(Plot(letter, [Curve("", "", [1.0])], 1.0, str) for letter in "CD")]
+    lines, areas = drawn(Shown(NOON - 600, NOON, plots), 100, 24)
+    assert [area.rows for area in areas] == [8, 8, 12, 12]
+    assert all(line.strip() for line in texts(lines))
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+from agentless.client.console import in_font
 from agentless.client.plot import Series, dotted, plot
 from agentless.tui.widgets import look
 
@@ -65,6 +66,37 @@ def test_a_line_without_values_is_broken_and_steps_are_joined():
     assert lines == ["⢸ ⠉", "⡸  "]
 
 
+def test_a_load_that_goes_up_and_down_is_a_line_through_its_means_in_a_band_of_all_values():
+    values = [0.0, 100.0] * 300
+    lines = dotted([Series("", values, "line", band="band")], 30, 8, 100.0)
+    styles = ["".join(style[0] * len(text) for text, style in line) for line in lines]
+    assert styles == ["b" * 30] * 3 + ["l" * 30] + ["b" * 30] * 4
+    (curve,) = {text for line in lines for text, style in line if style == "line"}
+    assert set(curve) <= set("⠉⠒⠤⣀")  # the line alone, so that it is seen without colours
+
+
+@given(st.lists(st.none() | st.floats(0, 100), min_size=80, max_size=80))
+def test_a_band_goes_no_further_than_the_values_and_a_gap_stays_one(values):
+    (drawn,) = texts(dotted([Series("", values, "line", band="band")], 40, 1, 100.0))
+    for x, char in enumerate(drawn):
+        assert (char == " ") == (values[2 * x] is values[2 * x + 1] is None)
+    same = [None if value is None else 42.0 for value in values]
+    banded, plain = (texts(dotted([Series("", same, "line", band=band)], 40, 5, 100.0)) for band in ("band", ""))
+    assert banded == plain
+
+
+def test_on_the_linux_console_a_curve_is_of_half_blocks_and_what_is_around_it_is_shaded():
+    signs = in_font({"TERM": "linux"})
+    filled = texts(dotted([Series("", [0.0, 40.0, 70.0, 100.0], "one")], 4, 1, 100.0, filled=True))
+    assert filled[0].translate(signs) == "_▄██"
+    lines = texts(dotted([Series("", [0.0, 100.0] * 300, "line", band="band")], 30, 8, 100.0))
+    assert {line.translate(signs)[5] for line in lines} == {"░", "_"}
+    assert "░" * 10 in lines[0].translate(signs)
+    assert all(len(sign) == 1 and not 0x2800 <= ord(sign) < 0x2900 for sign in signs.values())
+    assert not in_font({"TERM": "xterm"})
+    assert not in_font({"TERM": "linux", "TEXTUAL_DRIVER": "a page"})
+
+
 def test_each_curve_has_its_style_and_the_cursor_is_seen():
     some = [Series("a", [10.0] * 8, "first"), Series("b", [90.0] * 8, "second")]
     lines = plot(some, 12, 9, top=100.0, words=percent, times=minutes, cursor=3)
@@ -74,4 +106,5 @@ def test_each_curve_has_its_style_and_the_cursor_is_seen():
 
 
 def test_the_last_values_are_at_the_right_of_a_short_curve():
-    assert look.curve([100.0, 100.0], 3, 1) == ["  ⣿"]
+    assert look.curve([*[None] * 4, 100.0, 100.0], 3, 1) == ["  ⣿"]
+    assert look.spark([*[None] * 4, 0.0, 100.0, 100.0, 100.0], 4) == "  ▄█"

@@ -400,6 +400,13 @@ def test_who_needs_a_drained_node_is_told_the_command_that_lets_it_in() -> None:
     assert when(None, on, wish("a", "1x").spec) == f"starts only when {resumed}"
 
 
+def test_of_a_drained_node_no_gpu_is_said_to_be_free() -> None:
+    on = cluster(seen(gpus=2), BUSY[:1])
+    on = replace(on, nodes={"node1": gated(on.nodes["node1"], NodeRecord(drain=Drain("ann", NOW, "upgrade")))})
+    _, gpus = obstacles(on.nodes["node1"], wish("a", "2x").spec, "", NOW)
+    assert gpus.text == "needs 2 GPUs; 1 of 2 on node1 would be free"
+
+
 def test_nobody_has_to_see_to_a_node_that_one_does_not_need() -> None:
     on = ill(two_nodes(*BUSY))
     assert when(None, on, wish("a", "1x").spec) == when(None, on, wish("a", "9x").spec) == "start time not known yet"

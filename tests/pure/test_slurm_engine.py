@@ -118,6 +118,18 @@ def test_a_job_that_slurm_has_forgotten_has_the_end_that_its_script_wrote() -> N
     assert known.state == "running"
 
 
+def test_the_compute_nodes_of_a_job_are_bounded_and_printable_and_unknown_where_only_its_script_knows_it() -> None:
+    def nodes(text: str) -> str:
+        (job,) = ENGINE.parse_containers(Result(0, text.encode()), 0.0)
+        return job.compute_nodes
+
+    assert nodes(job().replace("|c1|", "|c[1-2]|") + "ended:\nwhole") == "c[1-2]"
+    assert nodes(job().replace("|c1|", "|c\x1b[31m|") + "ended:\nwhole") == "c�[31m"
+    assert nodes(job().replace("|c1|", f"|{'c' * 999}|") + "ended:\nwhole") == "c" * 199 + "…"
+    assert nodes(job(state="PENDING") + "ended:\nwhole") == ""
+    assert nodes(f"ended:\nagentless-2abcdef|7 0 1795759824 1795759830 {COMMENT}\nwhole") == ""
+
+
 def test_a_job_that_slurm_told_to_end_says_so_and_the_accounting_knows_better() -> None:
     ended = f"agentless-2abcdef|7 143 1795759824 1795759830 told {COMMENT}"
     (end,) = ENGINE.parse_containers(Result(0, f"ended:\n{ended}\nwhole\n".encode()), 0.0)

@@ -1,10 +1,11 @@
-"""What `squeue` of Slurm 22.05 printed for jobs in every state that a small cluster has."""
+"""What `squeue`, `sacct` and `sinfo` of Slurm 22.05 printed, and in part those of 20.11, 24.11 and 26.05."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -90,8 +91,31 @@ def test_the_text_of_sinfo_says_what_its_json_says() -> None:
         node = nodes[each["name"]]
         assert (node.cores, node.memory_mib, node.reason) == (each["cpus"], each["real_memory"], each["reason"])
         assert (node.state, f"gpu:{node.gpus[0][1]}", f"gpu:{node.gpus_used[0][1]}") == (
-            each["state"], each["gres"], each["gres_used"],
+            "+".join([each["state"], *map(str.lower, each["state_flags"])]), each["gres"], each["gres_used"],
         )  # fmt: skip
+
+
+@pytest.mark.parametrize("version", ["20.11", "22.05", "24.11", "26.05"])
+def test_each_version_of_slurm_says_the_same_of_the_same_jobs_and_nodes(version: str) -> None:
+    jobs = {job.name: job for job in parse_jobs((DATA / "versions" / f"squeue-{version}.txt").read_text())}
+    assert {name: (kind(job), job.code) for name, job in jobs.items()} == {
+        "ok": ("over", 0),
+        "code3": ("over", 3),
+        "sig": ("over", 137),
+        "canc": ("over", 143),
+        "never": ("over", None),
+        **dict.fromkeys(("run", "big"), ("runs", None)),
+        **dict.fromkeys(("wait", "later", "dep", "arr", "held"), ("waits", None)),
+        "susp": ("is_paused", None),
+    }
+    assert {jobs[name].reason for name in ("held", "wait", "later", "dep")} == {
+        "JobHeldUser", "Resources", "BeginTime", "Dependency",
+    }  # fmt: skip
+    assert jobs["later"].start == jobs["later"].submitted + 3600
+    nodes = {node.name: node for node in parse_nodes((DATA / "versions" / f"sinfo-{version}.txt").read_text())}
+    assert {name: (node.gpus_used[0][1], node.is_out, node.reason) for name, node in nodes.items()} == {
+        "c1": (1, False, ""), "c2": (0, True, "fan broken"), "c3": (4, False, ""),
+    }  # fmt: skip
 
 
 @given(st.data())
@@ -134,6 +158,10 @@ def test_each_reason_is_a_sentence_without_its_name() -> None:
     assert reason_words("AssocGrpGRES", "7") == "a limit of its account is reached (AssocGrpGRES)"
     assert reason_words("ReqNodeNotAvail, UnavailableNodes:c1", "7") == "the nodes it wants are not available now"
     assert reason_words("Sunspots", "7") == "Sunspots"
+    assert reason_words("PartitionDown", "7") == "its partition is down"
+    assert reason_words("PartitionInactive", "7", "gpu") == "partition gpu is closed"
+    down = "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions"
+    assert reason_words(down, "7", "gpu").startswith("the nodes of partition gpu that could run it are down")
 
 
 @given(st.text() | st.lists(st.text(), min_size=9, max_size=14).map("|".join))
@@ -148,10 +176,10 @@ def test_an_answer_without_end_is_read_to_a_bound() -> None:
 
 
 SINFO = """\
-c1|mixed|gpu:a100:4(S:0-1),gpu:h100:2|gpu:a100:3(IDX:0-2),gpu:h100:0(IDX:N/A)|8/24/0/32|64000|16000|none|
-c1|mixed|gpu:a100:4(S:0-1),gpu:h100:2|gpu:a100:3(IDX:0-2),gpu:h100:0(IDX:N/A)|8/24/0/32|64000|16000|none|
-c2|drained|gpu:2|gpu:0|0/0/16/16|1|0|fan | broken|
-c3|idle|(null)|gpu:0|0/8/0/8|2000|0|none|
+c1|mixed|mixed|gpu:a100:4(S:0-1),gpu:h100:2|gpu:a100:3(IDX:0-2),gpu:h100:0(IDX:N/A)|8/24/0/32|64000|16000|none|
+c1|mixed|mixed|gpu:a100:4(S:0-1),gpu:h100:2|gpu:a100:3(IDX:0-2),gpu:h100:0(IDX:N/A)|8/24/0/32|64000|16000|none|
+c2||drained|gpu:2|gpu:0|0/0/16/16|1|0|fan | broken|
+c3|idle|idle|(null)|gpu:0|0/8/0/8|2000|0|none|
 nonsense
 """
 
@@ -167,7 +195,7 @@ def test_the_nodes_of_a_cluster_are_read_once_each() -> None:
     assert room([third]) == ""
 
 
-@given(st.text() | st.lists(st.text(), min_size=7, max_size=9).map("|".join))
+@given(st.text() | st.lists(st.text(), min_size=8, max_size=10).map("|".join))
 def test_no_list_of_nodes_is_too_odd_to_be_read(text: str) -> None:
     for node in parse_nodes(text):
         assert (node.name + node.state + node.reason).isprintable()

@@ -12,7 +12,7 @@ from agentless.engines.slurm.nodes import parse_nodes
 from agentless.errors import UsageError
 from agentless.rules.views.publish import cluster_node_view
 
-LINE = "c1|idle|gpu:a100:2|gpu:a100:1(IDX:0)|0/16/0/16|64000|0|none"
+LINE = "c1|idle|idle|gpu:a100:2|gpu:a100:1(IDX:0)|0/16/0/16|64000|0|none"
 
 
 class Served:

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentless.client.words import used_in_all
 from agentless.errors import StateError, UsageError
 from agentless.model.nodes.node_record import GpuRecord, NodeRecord
 from agentless.model.scheduling.needs import Needs
@@ -194,7 +195,16 @@ def test_all_gpus_are_those_that_may_be_used_also_of_a_node_that_has_not_answere
     both = cluster(
         {"node1": seen("node1", 4), "node2": seen("node2", error="no route", sample=None)}, exclude_gpus=(1,)
     )
-    assert gpus_of(both, {"node2": record}) == 3 + 2
+    assert gpus_of(both, {"node2": record}) == (3 + 2, 0)
+
+
+def test_a_slice_counts_as_a_gpu_and_is_told_apart_and_its_gpu_does_not_count():
+    gpu = reading("node1", 0, mig=True)
+    slices = [replace(gpu, uuid=f"MIG-{at}", parent=gpu.uuid, part=at, mig=False, kind="slice") for at in range(4)]
+    sample = replace(seen("node1", 1).sample, gpus=(gpu, *slices, reading("node1", 1)))
+    assert gpus_of(cluster({"node1": seen("node1", sample=sample)}), {}) == (5, 4)
+    found = {"gpus": 5, "parts": 4, "total": {"gpu_hours": 2.0, "share": 0.1}}
+    assert used_in_all(found) == "2.00 GPU-hours, 10.0% of 1 GPU and 4 slices"
 
 
 # ------------------------------------------------------------------- periods

@@ -19,6 +19,7 @@ from agentless.client.words import (
     host_lines,
     in_use,
     numa_lines,
+    reserved,
     running,
     starts,
     variables,
@@ -56,6 +57,10 @@ def now(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"state": "pending", "target": "n1::3", "gpu_uuids": []}, "n1::3"),
         ({"state": "cancelled", "target": "n1::3", "gpu_uuids": []}, "n1::3"),
         ({"state": "cancelled", "target": "n1 2x", "gpus": [], "gpu_uuids": []}, "n1 2x"),
+        ({"target": "hpc 2xA100", "compute_nodes": "c1"}, "hpc 2xA100 (c1)"),
+        ({"target": "hpc 2x", "compute_nodes": "c[1-2]", "job_nodes": 2}, "hpc 2x (c[1-2])"),
+        ({"target": "hpc 2x", "compute_nodes": "gpu-a100-[001,017,090]", "job_nodes": 3}, "hpc 2x on 3 nodes"),
+        ({"target": "hpc 2x", "compute_nodes": "a-long-name-of-a-node"}, "hpc 2x (a-long-name-of-…)"),
     ],
 )
 def test_where_a_task_is_or_would_have_been(fields: dict[str, Any], words: str) -> None:
@@ -173,3 +178,17 @@ def test_a_time_limit_that_only_the_cluster_knows_is_no_mistake() -> None:
     assert ending({**ended, "reason": "reached the time limit of its job"}) == (
         "t1  timeout (143): reached the time limit of its job"
     )
+
+
+@pytest.mark.parametrize(
+    ("notice", "words"),
+    [
+        ("reserved for ann from 2026-11-21 08:00 UTC to 2026-11-22 18:00 UTC (x)", "reserved for ann until 18:00 (x)"),
+        ("reserved for ann from 2026-11-21 08:00 UTC to 2026-12-01 18:00 UTC", "reserved for ann until 12-01 18:00"),
+        ("reserved for ann from 2026-11-22 12:00 UTC to 2026-12-01 18:00 UTC", "reserved for ann from 12:00"),
+        ("reserved from 2026-99-99 08:00 UTC to 2026-12-01 18:00 UTC", None),  # a person wrote it
+        (None, ""),
+    ],
+)
+def test_of_a_reservation_its_end_is_said_where_there_is_little_room(notice: str | None, words: str | None) -> None:
+    assert reserved({"reserved": notice}) == (notice if words is None else words)

@@ -167,6 +167,7 @@ def test_the_app_has_the_whole_window_and_nothing_is_cut(visit, width, height):
 def test_a_phone_has_fifty_columns_and_keys_to_tap(visit):
     visitor = visit(**PHONE)
     visitor.go("", "problem")
+    visitor.shows(r"Details .*\? Keys")  # before anything is tapped
     visitor.page.get_by_role("button", name="Tab").tap()
     visitor.at("gpus", "GPUs")
     visitor.shows(r"\? Keys")

@@ -309,17 +309,24 @@ def test_slurmctld_that_is_killed_changes_nothing_for_a_job(cli: Cli, slurm: Slu
 
 
 def test_slurmctld_that_answers_nothing_keeps_nobody_waiting(cli: Cli, slurm: Slurm) -> None:
+    """What is shown says as of when it is, and what is asked for meanwhile is done when it answers."""
     assert [row["as_of"] for row in cli.json("gpus", "hpc")] == [None, None]
+    stays = running(cli, "--", "sleep", "300")
     with slurm.frozen_controller():
         began = time.monotonic()
         listed = cli("gpus", "hpc")
         submitted = cli("submit", "hpc", "--", "true")
+        stopped = cli("stop", stays, code=None)
         took = time.monotonic() - began
+        until(lambda: str(cli.task(stays)["reason"]).startswith("as of "))
+        assert "as of " in cli("nodes").out
+    assert f"hpc does not answer; agentless ends task {stays} when hpc answers" in stopped.err
+    assert end(cli, stays)[0] == "stopped"
     assert "hpc does not answer. Its nodes are as of " in listed.err
     assert [row.split()[0] for row in listed.out.splitlines()] == ["NODE", "c1", "c2"]
     task = submitted.out.strip()
     assert f"hpc has not answered yet, and may have submitted task {task}" in submitted.err
-    assert took < 20
+    assert took < 25
     assert end(cli, task)[:2] == ("completed", 0)
     assert jobs(slurm, task) == ["COMPLETED"]
 

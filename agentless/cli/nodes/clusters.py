@@ -9,7 +9,7 @@ from agentless.cli.output import print_line, say
 from agentless.cli.table import Column, show
 from agentless.client.client import Client
 from agentless.client.http import RequestFailed
-from agentless.client.words import free_gpus, gpus_by_type, in_use, local, nodes_out
+from agentless.client.words import cluster_reason, free_gpus, gpus_by_type, in_use, local, nodes_out
 from agentless.errors import UsageError
 from agentless.model.text import enumerated
 
@@ -93,7 +93,7 @@ CLUSTER_COLUMNS = [
     Column("GPUS", lambda cluster: gpus_by_type(cluster["gpus"])),
     Column("TASKS", lambda cluster: str(cluster["tasks"]), right=True),
     Column("ADDRESS", lambda cluster: cluster["address"]),
-    Column("REASON", lambda cluster: cluster["reason"] or nodes_out(cluster), wraps=True),
+    Column("REASON", lambda cluster: cluster_reason(cluster) or nodes_out(cluster), wraps=True),
 ]
 CLUSTER_NODES = Kind("view.ClusterNodeView", lambda node: str(node["name"]))
 _NODE_COLUMNS = [

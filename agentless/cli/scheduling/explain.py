@@ -28,7 +28,7 @@ from agentless.rules.submit.task_request import Outside, task_request
 _NEEDS = (
     "gang", "gpus", "gpu_memory", "gpu_type", "gpu_share", "node", "exclude", "on", "cores", "memory", "exclusive",
     "share", "policy", "priority", "owner", "time_limit", "signal_before", "stop_grace", "preemptible",
-    "requires", "after_batch", "if_impossible", "overflow",
+    "requires", "after_batch", "if_impossible", "overflow", "image", "container",
 )  # fmt: skip
 """The options of a submit that decide where and when a task starts."""
 

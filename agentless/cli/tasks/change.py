@@ -18,7 +18,7 @@ from agentless.cli.output import Quiet, confirm_done, print_json, say
 from agentless.cli.progress import Progress, progress
 from agentless.cli.tasks.batch import BatchOption, chosen, members
 from agentless.client.client import Client
-from agentless.client.words import state
+from agentless.client.words import job_of, state
 from agentless.errors import AgentlessError, Refused, UsageError
 from agentless.model.tasks.task_id import first_try
 from agentless.model.units import counted, format_duration, parse_duration
@@ -121,6 +121,8 @@ def _what_it_waits_for(served: Client, tasks: list[str], grace: float | None) ->
     if len(tasks) > 1:
         return f"Stopping {len(tasks)} tasks: SIGTERM sent, SIGKILL after their grace period"
     found = served.get(f"/v1/tasks/{tasks[0]}")
+    if job := job_of(found):
+        return f"Stopping task {found['id']}, job {job} of {found['node']}"
     if found["node"] and served.get(f"/v1/nodes/{found['node']}")["state"] == "offline":
         return f"{found['node']} does not answer; the stop is sent when it does"
     if grace is None:

@@ -93,6 +93,7 @@ def _described(found: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
         "reason": found["reason"],
         "target": asked_for(found),
         "where": where(found) if found["gpu_uuids"] or found["container"] else None,
+        "nodes": found.get("compute_nodes"),
         "gpus": ", ".join(found["gpu_uuids"]),
         "image": found["image"],
         "command": command_line(found),
@@ -114,6 +115,7 @@ def _described(found: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
         "batch": found["batch"],
         "owner": found["owner"],
         "queue": found["position"] and f"number {found['position']}" + (", moved manually" if found["moved"] else ""),
+        "starts": _starts(found),
         "priority": found["priority"] or None,
         "created": local(found["created_at"]),
         "started": local(found["started_at"]),
@@ -135,6 +137,13 @@ def _described(found: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
         "container": None if job_of(found) else found["container"] and found["container"][:12],
         "intruders": "; ".join(map(process_words, found["intruders"])),
     }
+
+
+def _starts(found: dict[str, Any]) -> str | None:
+    """When a task in a queue is expected to start; None for any other."""
+    if found["state"] not in ("pending", "submitted"):
+        return None
+    return f"{local(found['expected_start'])}, {ran(found)}" if found["expected_start"] else "unknown"
 
 
 def _in_workflow(served: Client, task: dict[str, Any]) -> dict[str, str]:

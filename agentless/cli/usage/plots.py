@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
 from agentless.cli.arguments import moment
 from agentless.cli.output import has_colours, print_line
 from agentless.client import history
 from agentless.client.client import Client
-from agentless.client.panels import Curve, Plot, Shown, drawn
+from agentless.client.console import in_font
+from agentless.client.panels import Shown, drawn
 from agentless.client.words import gpu_model, gpu_number, place
 from agentless.errors import UsageError
 from agentless.model.text import printable
@@ -22,8 +23,6 @@ KEPT = 30 * 86400.0
 POINTS = 480
 MOST = 200_000
 """Points that the controller gives at most, of all GPUs together."""
-PERIODS = 240
-"""Into how many periods a usage is divided, if none is shorter than a minute."""
 _HEIGHTS = (8, 16)
 """The least and the most lines of the plots of a node."""
 _CODES = {
@@ -68,20 +67,9 @@ def _by_node(gpus: Sequence[dict[str, Any]]) -> list[tuple[str, list[dict[str, A
     return list(nodes.items())
 
 
-def fine_edges(begin: float, now: float) -> list[float]:
-    """The edges of so many periods that a plot of the usage is smooth."""
-    count = max(1, min(PERIODS, int((now - begin) // 60)))
-    return [begin + (now - begin) * number / count for number in range(count + 1)]
-
-
-def print_usage(found: dict[str, Any], edges: Sequence[float]) -> None:
+def print_usage(found: dict[str, Any]) -> None:
     """How many GPUs tasks have had over time."""
-    used = [
-        each["gpu_hours"] * 3600 / (end - begin)
-        for each, (begin, end) in zip(found["periods"], pairwise(edges), strict=True)
-    ]
-    plot = Plot("GPUs allocated", [Curve("", "", used)], max(1.0, found["gpus"], *used), history.plain)
-    _print_plots(Shown(edges[0], edges[-1], [plot]), _HEIGHTS[1])
+    _print_plots(history.of_usage(found), _HEIGHTS[1])
 
 
 def _print_plots(shown: Shown, height: int) -> None:
@@ -90,6 +78,7 @@ def _print_plots(shown: Shown, height: int) -> None:
 
 
 def _print(line: Sequence[tuple[str, str]]) -> None:
+    line = [(text.translate(in_font(os.environ)), style) for text, style in line]
     if has_colours():
         print("".join(f"\033[{code}m{text}\033[0m" if (code := _CODES.get(style)) else text for text, style in line))  # noqa: T201
     else:

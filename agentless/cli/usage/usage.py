@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import time
@@ -17,6 +18,7 @@ from agentless.cli.output import print_line, say
 from agentless.cli.pager import paged
 from agentless.cli.table import Column
 from agentless.cli.usage.chart import bars
+from agentless.client.console import in_font
 from agentless.client.words import or_dash, percent, used_in_all
 from agentless.errors import UsageError
 from agentless.model.usage.figures import BY
@@ -45,7 +47,8 @@ def usage(
     begin, now = moment(since, "--since"), time.time()
     edges = periods(begin, now)  # raises UsageError
     if plot:
-        from agentless.cli.usage.plots import fine_edges, print_usage
+        from agentless.cli.usage.plots import print_usage
+        from agentless.client.history import fine_edges
 
         edges = fine_edges(begin, now)
     found = client(context).get("/v1/usage", edge=edges, by=by)
@@ -58,7 +61,7 @@ def usage(
             _print_total(found)
             if plot:
                 print_line("")
-                print_usage(found, edges)
+                print_usage(found)
             elif sys.stdout.isatty():
                 _draw(found, period_of(begin, now))
 
@@ -78,7 +81,7 @@ def _draw(found: dict[str, Any], period: str) -> None:
     print_line("")
     print_line(f"GPU-hours per {period}")
     for line in bars(values, shutil.get_terminal_size().columns):
-        print_line(line)
+        print_line(line.translate(in_font(os.environ)))
 
 
 _ROWS = Kind("usage.figures.UsageRowView", lambda row: str(row["name"]))

@@ -203,7 +203,7 @@ class LiveFeed:
     def _refresh_clusters(self, touched: set[str]) -> None:
         links = self._services.nodes.clusters
         for name, link in links.items():
-            made_from = (link.inside_at, link.silence, link.online)
+            made_from = (link.inside_at, link.outdated, link.online)
             if name in touched or self._clusters.get(name) != made_from:
                 self._clusters[name] = made_from
                 self._put(self._services.nodes.cluster_view(name), "clusters", name)

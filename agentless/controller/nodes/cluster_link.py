@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from agentless.controller.nodes.link.link import Link, LinkListener
@@ -33,12 +33,17 @@ IDLE_EVERY = 30.0
 """Seconds between two looks at one that has nothing of ours."""
 NODES_EVERY = 30.0
 """Seconds between two looks at its compute nodes."""
+NODES_SOON = 5.0
+"""The same once a job of ours has started or ended, which changes what is free."""
 RESTS = 10.0
 """How many times as long as a look took it is left alone: a cluster is asked by many."""
 MOST_REST = 60.0
 """Seconds that it is left alone at most: a look that took long may have met a daemon that hung just then."""
 SILENT_EVERY = 10.0
 """Seconds between two looks at one whose Slurm does not answer."""
+LATE = 10.0
+"""Seconds without an answer after which what is known is shown as old, while it is still waited for."""
+SILENT = "Slurm does not answer"
 LOOK_WITHIN = 60.0
 NODES_WITHIN = 30.0
 ANSWER_WITHIN = 5.0
@@ -62,6 +67,7 @@ class ClusterLink(Link):
         self._asking = asyncio.Lock()
         self._wake = asyncio.Event()
         self._was_heard = False  # since the start
+        self._asked = list[float]()  # when that was asked which it has not answered yet
 
     def launch(
         self, task: Task, placement: Placement, secrets: Mapping[str, str], prepared: Prepared | None = None
@@ -84,13 +90,23 @@ class ClusterLink(Link):
     async def nodes(self, *, within: float = NODES_WITHIN) -> tuple[ClusterNode, ...]:
         """Ask for its compute nodes, and keep the answer as `inside`."""
         asked = replace(self.runtime.nodes(), timeout=within)
-        self.inside = self.runtime.parse_nodes(await super().run(asked))
+        with self._waiting():
+            answer = await super().run(asked)
+        self.inside = self.runtime.parse_nodes(answer)
         self.inside_at = self.cache.now()
         return self.inside
 
+    @property
+    def outdated(self) -> str | None:
+        """Why what is known of its jobs may not be so any more: also while an answer is late."""
+        engine, is_late = self.observation.engine, any(self.cache.now() - asked > LATE for asked in self._asked)
+        if is_late and self.online and (engine is None or engine.containers is not None):
+            return SILENT
+        return self.silence
+
     def view(self, tasks: int) -> ClusterView:
         """Its published value, with so many live tasks."""
-        return cluster_view(self.node, self.inside, self.inside_at, self.silence, online=self.online, tasks=tasks)
+        return cluster_view(self.node, self.inside, self.inside_at, self.outdated, online=self.online, tasks=tasks)
 
     async def carried(self) -> tuple[Container, ...]:
         """Our jobs with the labels that their scripts carry; those of which no script is left are not among them."""
@@ -145,9 +161,22 @@ class ClusterLink(Link):
         named = ((job, carried.get(named_task(job) or "")) for job in jobs)
         return {job.id: self.runtime.with_labels(job, labels) for job, labels in named if labels}
 
+    @contextlib.contextmanager
+    def _waiting(self) -> Iterator[None]:
+        """Inside, an answer is waited for."""
+        self._asked.append(asked := self.cache.now())
+        try:
+            yield
+        finally:
+            self._asked.remove(asked)
+
     async def _listed(self, *, accounting: bool) -> EngineFacts:
         asked, sections = self.cache.now(), self.runtime.facts(accounting=accounting)
-        result = await self.session.run(Command(join_sections(sections), timeout=LOOK_WITHIN))
+        try:
+            with self._waiting():
+                result = await self.session.run(Command(join_sections(sections), timeout=LOOK_WITHIN))
+        except Timeout:
+            return EngineFacts(error=SILENT)
         answer = split_sections(result.stdout)
         if len(answer) < len(sections) and (said := result.err.strip()):
             raise Unreachable(with_node(self.node.name, self.runtime.complaint(said)))
@@ -159,11 +188,13 @@ class ClusterLink(Link):
     async def _attend(self) -> None:
         time, rest, hurried = asyncio.get_running_loop().time, 0.0, 0.0
         nodes_at = busy_at = float("-inf")
+        ran = frozenset[str]()
         while True:
-            if time() - nodes_at > NODES_EVERY:
+            runs = frozenset(job.id for job in self.containers if job.live and job.state != "queued")
+            if time() - nodes_at > (NODES_EVERY if runs == ran else max(NODES_SOON, rest)):
                 with contextlib.suppress(RuntimeFailed, Timeout, TooMuch):  # its jobs matter more
                     await self.nodes()
-                nodes_at = time()
+                nodes_at, ran = time(), runs
             busy_at = time() if any(job.live for job in self.containers) else busy_at
             every = LOOK_EVERY if time() - busy_at < IDLE_EVERY else IDLE_EVERY  # an empty answer may be wrong
             every = every if self.silence is None else SILENT_EVERY

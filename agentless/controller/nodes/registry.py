@@ -23,7 +23,7 @@ from agentless.model.nodes.cluster import Cluster, Observation
 from agentless.model.nodes.node import NodeConfig, naming
 from agentless.model.nodes.sighting import Sighting
 from agentless.model.scheduling.needs import Needs
-from agentless.model.tasks.task import Paused, Running, Task
+from agentless.model.tasks.task import Paused, Running, Submitted, Task
 from agentless.model.view import ClusterView
 from agentless.ports import Clock
 from agentless.rules.nodes.survey import survey, without_container
@@ -162,15 +162,16 @@ class Nodes:
     def stale(self, task: Task) -> str | None:
         """Since when a task's state is not current, and why its node does not report it; None if it is current."""
         link = self.every.get(task.node or "")
-        if link is None or link.silence is None or not isinstance(task.status, (Running, Paused)):
+        why = link.outdated if link and isinstance(task.status, (Running, Paused, Submitted)) else None
+        if link is None or why is None:
             return None
         since = link.known_until
-        if since is None and link.failure is None:
+        if since is None and link.failure is None and why == link.silence:
             return None  # it is being asked for the first time
         then = "before the controller started"
         if since is not None:
             then = f"{datetime.fromtimestamp(since, UTC).astimezone():%Y-%m-%d %H:%M:%S}"
-        return f"as of {then}: {naming(link.node.name, link.silence)}"
+        return f"as of {then}: {naming(link.node.name, why)}"
 
     # -------------------------------------------------------------- life cycle
 

@@ -28,7 +28,15 @@ from agentless.rules.explain.gangs import explanation_of_gang
 from agentless.rules.explain.obstacles import brief, never, no_node, refusal
 from agentless.rules.explain.preemption import as_one, awaited, may_be_preempted, named, preempts
 from agentless.rules.explain.repairs import repairs
-from agentless.rules.explain.waits import coming, in_brackets, progress, room, submitted_words, waits_for
+from agentless.rules.explain.waits import (
+    coming,
+    in_brackets,
+    on_compute_nodes,
+    progress,
+    room,
+    submitted_words,
+    waits_for,
+)
 from agentless.rules.scheduling.batches import is_held_back, within_limits
 from agentless.rules.scheduling.order import order
 from agentless.rules.scheduling.plan import PROMISES, Outlook, Plan, plan
@@ -205,7 +213,7 @@ class Queue:
         if isinstance(task.status, Ended):
             code = "" if task.status.exit_code is None else f" with exit code {task.status.exit_code}"
             why = f": {task.status.reason}" if task.status.reason else ""
-            words = f"task {task.id} has ended ({task.state}{code}{why})"
+            words = f"task {task.id} has ended{on_compute_nodes(task)} ({task.state}{code}{why})"
             if task.status.container:
                 words = f"{words}; to see its output, run: agentless logs {task.id}"
             return ExplainView(task.id, words, None, (), {})
@@ -215,7 +223,7 @@ class Queue:
             words = submitted_words(task, status, self._clock.now())
             return ExplainView(task.id, words, timestamp(status.expected), (), {})
         if not isinstance(task.status, Pending):
-            words = f"task {task.id} is {task.state}, not pending"
+            words = f"task {task.id} is {task.state}{on_compute_nodes(task)}, not pending"
             away = self._nodes.clusters.get(task.node or "")
             if away and away.silence is not None:
                 words = f"task {task.id} is {task.state}: {away.node.name} does not answer: {away.silence}"
@@ -315,11 +323,18 @@ class Queue:
         return explanation(cluster, members[0], summary, promise, ahead)
 
     def _brief(self, task: Task, cluster: Cluster) -> str:
-        """The most relevant reason why a task, or any member of its gang, does not start now."""
-        reasons = (brief(cluster, each.spec, each.owner) for each in self._mates(task))
-        found = next(filter(None, reasons), "")
-        repaired = repairs(cluster, task.spec) if found and self.plan.promises.get(task.id) is None else ""
-        return "; ".join(filter(None, (found, repaired)))
+        """The most relevant reason why a task, or any member of its gang, does not start now.
+
+        If nobody knows when it starts, also what it waits for.
+        """
+        mates = self._mates(task)
+        found = next(filter(None, (brief(cluster, each.spec, each.owner) for each in mates)), "")
+        promise, awaits = self.plan.promises.get(task.id), ""
+        if found and promise is None:
+            awaits = repairs(cluster, task.spec)
+        elif found and promise and promise.start is None:
+            awaits = when(promise, cluster, task.spec, gang=_promised(mates, self.plan))
+        return "; ".join(filter(None, (found, awaits)))
 
     def _mates(self, task: Task) -> list[Task]:
         """The members of a task's gang that are live, by rank; of any other task itself."""
@@ -415,6 +430,14 @@ class Queue:
             return [task for task in some if not self._nodes.cluster_of(task.spec.needs)]
 
         return handed, here(waiting), here(others)
+
+    def goes_with_its_wait(self, task_id: str) -> bool:
+        """Whether the cluster of a blocked task answers, and waits in the place of our queue."""
+        task = self._tasks.live.get(task_id)
+        place = self._nodes.cluster_of(task.spec.needs) if task else None
+        if task is None or place is None or place.silence is not None:
+            return False
+        return bool(jobs_awaited(task, place.node.name, self._last_live))
 
     def _waiting_there(self, now: float) -> list[Task]:
         """The blocked tasks whose cluster can wait in their place, with their places."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from agentless.controller.state.tasks import Tasks
@@ -31,6 +31,10 @@ class Nodes(Protocol):
     @property
     def links(self) -> Mapping[str, Node]:
         """The nodes by name."""
+
+    @property
+    def clusters(self) -> Collection[str]:
+        """The names of the clusters with a queue of their own."""
 
 
 class Lookup:
@@ -144,6 +148,11 @@ class Lookup:
         found = _of_name(named) or begun
         if len(found) == 1 or (named and len({task.batch for task in found}) == 1):
             return found
+        if not found and reference in self._nodes.clusters:
+            raise NotFound(
+                f"{reference} is a cluster, not a task; to log in to its login node, run: agentless ssh {reference}; "
+                "to list tasks: agentless ps"
+            )
         if not found:
             hint = nearest(reference, [*known, *(t.spec.name for t in known.values() if t.spec.name)])
             raise NotFound(f"no task {reference!r}{hint}; to list tasks, run: agentless ps --all")

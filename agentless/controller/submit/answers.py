@@ -15,7 +15,7 @@ from agentless.controller.state.views import TaskViews
 from agentless.controller.submit.request import Submit
 from agentless.controller.tasks.launch.launcher import ANSWER_WITHIN
 from agentless.errors import AgentlessError, NoAnswer, Refused
-from agentless.model.tasks.task import Assigning, Ended, Lost, Task
+from agentless.model.tasks.task import Assigning, Blocked, Ended, Lost, Task
 from agentless.model.view import StartView
 
 SUBMITTED = 10_000
@@ -71,6 +71,16 @@ class Answers:
         view = self._views.view(self._tasks.live[task.id])
         reason = "; ".join(filter(None, (soon or (view.reason or ""), later)))
         return StartView(target, replace(view, reason=reason) if soon or later else view, 0, "")
+
+    async def handed_over(self, task: Task, start: StartView, within: float | None) -> StartView:
+        """The answer for a blocked task once its cluster has it; `start` if that takes longer."""
+
+        def is_there() -> bool:
+            now = self._tasks.live.get(task.id)
+            return now is None or not isinstance(now.status, Blocked | Assigning)
+
+        await self._bus.until(is_there, within)
+        return self.begun(task) if is_there() else start
 
     async def launched(self, task: Task, within: float | None = None) -> StartView:
         """Launch a task, wait for the outcome, and answer. After `within` seconds, the launch goes on by itself."""

@@ -83,9 +83,15 @@ class Submission:
             )
             for task, error in zip(tasks, refused, strict=True)
         ]
+        handed = [at for at, task in enumerate(tasks) if starts[at] and self._queue.goes_with_its_wait(task.id)]
         begun = [task for task, start in zip(tasks, starts, strict=True) if start is None]
         launched = iter(await asyncio.gather(*(self._answers.launched(task, self._patience(task)) for task in begun)))
-        return _noticed([start or next(launched) for start in starts], notice)
+        answers = [start or next(launched) for start in starts]
+        # Those that are blocked only until their cluster has them, and waits in the place of our queue.
+        later = [self._answers.handed_over(tasks[at], answers[at], self._patience(tasks[at])) for at in handed]
+        for at, answer in zip(handed, await asyncio.gather(*later), strict=True):
+            answers[at] = answer
+        return _noticed(answers, notice)
 
     async def replace(self, request: Submit, old: Task, *, same: bool) -> StartView:
         """Start one task now in place of another, whose allocation is kept for it; `same`: on just those GPUs.

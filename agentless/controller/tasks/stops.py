@@ -8,6 +8,7 @@ from collections.abc import Coroutine, Sequence
 from functools import partial
 from typing import Any
 
+from agentless.controller.nodes.cluster_link import TaskLink
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.state.event_bus import EventBus
 from agentless.controller.state.ledger import Ledger
@@ -15,6 +16,7 @@ from agentless.controller.state.lookup import Lookup
 from agentless.controller.tasks.containers import Containers
 from agentless.errors import NoAnswer, RuntimeFailed, StateError, Unreachable
 from agentless.model.caller import Caller
+from agentless.model.command import Command
 from agentless.model.nodes.node import unreachable
 from agentless.model.tasks.task import Ended, Paused, Running, StopKind, Submitted, Task, Waiting
 from agentless.model.tasks.task_event import StopAsked
@@ -24,6 +26,8 @@ from agentless.rules.tasks.reconcile import LAUNCH_BOUND
 
 FOREIGN_GRACE = 10.0
 """Seconds between SIGTERM and SIGKILL for what this controller did not start, unless who asks says otherwise."""
+ANSWER_WITHIN = 5.0
+"""Seconds for which who stops a task waits for its cluster; then the stop goes on by itself."""
 KILL_WITHIN = 15.0
 """Seconds after SIGKILL in which the engine has to report the end."""
 
@@ -71,7 +75,7 @@ class Stops:
                 raise StateError(f"{why}; task {task.id} does not start, and ends when this can be written")
             return task  # its end cannot be written yet, and it does not start
         try:
-            return await self._end(task, how, grace)
+            return await self._end(task, how, grace, ANSWER_WITHIN if task.node in self._nodes.clusters else None)
         except NoAnswer as error:
             if task.id not in self._tasks.live:
                 raise
@@ -102,16 +106,19 @@ class Stops:
 
     # ------------------------------------------------------------------ inside
 
-    async def _end(self, task: Task, how: StopKind, grace: float | None) -> Task:
-        """Send the signals, and wait for the end. `grace` None: as submitted."""
+    async def _end(self, task: Task, how: StopKind, grace: float | None, within: float | None = None) -> Task:
+        """Send the signals, and wait for the end. `grace` None: as submitted.
+
+        Raises NoAnswer if the node does not take a signal `within` so many seconds.
+        """
         self._stopping[task.id] += 1
         try:
-            return await self._signal(task, how, task.spec.stop_grace if grace is None else grace)
+            return await self._signal(task, how, task.spec.stop_grace if grace is None else grace, within)
         finally:
             self._stopping[task.id] -= 1
             self._stopping += Counter()  # without those at 0
 
-    async def _signal(self, task: Task, how: StopKind, grace: float) -> Task:
+    async def _signal(self, task: Task, how: StopKind, grace: float, within: float | None) -> Task:
         if task.live and not task.container:
             task = await self._launched(task)
         if isinstance(task.status, Ended):
@@ -121,18 +128,25 @@ class Stops:
         gentle = task.spec.terms.signal if how == "timeout" else "TERM"
         if how != "kill":
             if isinstance(task.status, Paused):
-                await self._containers.do(link, task, runtime.resume(task.container_ref))
-            await self._containers.do(link, task, runtime.signal(task.container_ref, gentle))
+                await self._sent(link, task, runtime.resume(task.container_ref), within)
+            await self._sent(link, task, runtime.signal(task.container_ref, gentle), within)
             most = within_limit(task, grace, self._clock.now()) if how == "stop" else grace
             task = await self._ended(task, most)
         if not self._is_over(task):
-            await self._containers.do(link, task, runtime.signal(task.container_ref, "KILL"))
+            await self._sent(link, task, runtime.signal(task.container_ref, "KILL"), within)
             task = await self._ended(task, KILL_WITHIN)
         if not self._is_over(task):
             raise RuntimeFailed(
                 f"task {task.id} still runs on {link.node.name} {KILL_WITHIN:.0f} s after SIGKILL; check the node"
             )
         return task
+
+    async def _sent(self, link: TaskLink, task: Task, command: Command, within: float | None) -> None:
+        try:
+            async with asyncio.timeout(within):
+                await self._containers.do(link, task, command)
+        except TimeoutError:
+            raise NoAnswer(f"{link.node.name} does not answer") from None
 
     async def _ended(self, task: Task, within: float) -> Task:
         await self._bus.until(lambda: self._is_over(task), within)

@@ -93,7 +93,7 @@ class Usage:
             page, after = self._tasks.history.accounts.page(after, PAGE)
         for running in filter(None, live.values()):
             tally.add(running)
-        return await asyncio.to_thread(tally.view, gpus_of(self._nodes.cluster(), self._records.known))
+        return await asyncio.to_thread(tally.view, *gpus_of(self._nodes.cluster(), self._records.known))
 
     # ------------------------------------------------------------------ inside
 

@@ -72,6 +72,8 @@ _OUTCOMES: Mapping[str, Outcome] = {
 """How a job ended that nobody here has stopped."""
 _IN_VAIN = "waited for a job that did not end as required"
 _OOM = "OUT_OF_MEMORY"
+_NO_NODES = "known"
+"""The compute nodes of a job of which only its script has said that it began."""
 _TOLD = "TOLD"
 """The state of a job of which only its script has said that Slurm told it to end."""
 _ENDS = {
@@ -279,6 +281,8 @@ class Slurm:
         words = self.complaint(result.err)
         if "node configuration" in words:
             words += f"; to see what its nodes have, run: agentless gpus {self._node.name}"
+        if "partition" in words.lower() and self._cluster.partition:
+            words += f"; partition: of {self._node.name} in the inventory is {self._cluster.partition}"
         raise RuntimeFailed(with_node(self._node.name, words))
 
     def signal(self, container: str, signal: str) -> Command:
@@ -393,7 +397,7 @@ class Slurm:
         task = comment[1] if signed and comment else name[1] if name else ""
         job = replace(job, name=f"agentless-{task}")
         labels = labels if signed else {TASK: task}
-        state, words = _state(job)
+        state, words = _state(job, self._cluster.partition)
         in_vain = job.state == "CANCELLED" and job.reason.startswith("DependencyNeverSatisfied")
         return Container(
             id=f"{job.id}:{job.name}",
@@ -408,6 +412,7 @@ class Slurm:
             started_at=job.start if job.started else None,
             finished_at=job.end if job.over and job.started else None,
             expected_at=_expected(job),
+            compute_nodes=job.nodes if job.started and job.nodes != _NO_NODES else "",
             signed=signed,
         )
 
@@ -438,7 +443,8 @@ def _ended_job(line: str) -> Job | None:
         return None
     name, number, code, began, ended, told, comment = match.groups()
     state = {"told ": _TOLD, "oom ": _OOM}.get(told or "") or ("FAILED" if int(code) else "COMPLETED")
-    return Job(number, state, "", int(code) if int(code) < 256 else None, 0, None, float(began), float(ended), "known", 0, name, comment)
+    known = int(code) if int(code) < 256 else None
+    return Job(number, state, "", known, 0, None, float(began), float(ended), _NO_NODES, 0, name, comment)
 
 
 def _expected(job: Job) -> float | None:
@@ -452,15 +458,15 @@ def _is_behind_endless(job: Job) -> bool:
     return far and job.reason != "BeginTime"
 
 
-def _state(job: Job) -> tuple[ContainerState, str]:
+def _state(job: Job, partition: str | None) -> tuple[ContainerState, str]:
     """The state of a job as that of a container, and why."""
     if job.waits:
-        words = reason_words(job.reason, job.id)
+        words = reason_words(job.reason, job.id, partition)
         return "queued", f"{words}; no time limit ahead of it, so no estimate" if _is_behind_endless(job) else words
     if job.is_paused:
         return "paused", ""
     if job.runs:
         return "running", ""
     if not job.started and job.state == "FAILED":
-        return "exited", reason_words(job.reason, job.id)
+        return "exited", reason_words(job.reason, job.id, partition)
     return "exited", _ENDS.get(job.state, "")

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from agentless.model.text import printable
+from agentless.model.text import cut, printable
 
 FIELDS = ("JobArrayID", "State", "Reason", "exit_code", "SubmitTime", "StartTime", "EndTime", "NodeList", "tres-alloc")
 """What is asked of `squeue --Format`, before the name and the comment, which may have any character."""
@@ -112,7 +112,7 @@ def _job(line: str) -> Job | None:
         return None
     exit_code, signal = _ended(code)
     nodes = "" if nodes == "None assigned" else nodes
-    why, where, called, noted = (printable(word)[:200] for word in (reason, nodes, name, comment.rstrip("|")))
+    why, where, called, noted = (cut(printable(word), 200) for word in (reason, nodes, name, comment.rstrip("|")))
     return Job(
         number, state, why, exit_code, signal,
         _time(submitted), _time(start), _time(end), where, _gpus(tres), called, noted,

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from agentless.model.nodes.cluster_node import ClusterNode
 from agentless.model.text import printable
 
-_FIELDS = ("NodeList", "StateComplete", "Gres", "GresUsed", "CPUsState", "Memory", "AllocMem")
+_FIELDS = ("NodeList", "StateComplete", "StateLong", "Gres", "GresUsed", "CPUsState", "Memory", "AllocMem")
 NODE_FORMAT = ",".join(f"{field}:|" for field in (*_FIELDS, "Reason"))
 """For `sinfo --Node --Format`."""
 MAX_NODES = 5000
@@ -25,13 +25,13 @@ def parse_nodes(text: str) -> Iterator[ClusterNode]:
         words = line.split("|", len(_FIELDS))
         if len(words) != len(_FIELDS) + 1 or not words[0] or words[0] in seen:
             continue
-        name, state, gres, used, cores, memory, allocated, reason = words
+        name, complete, long, gres, used, cores, memory, allocated, reason = words
         seen.add(name)
         busy = _CORES.fullmatch(cores)
         why = printable(reason.rstrip("|"))[:200]
         yield ClusterNode(
             printable(name)[:64],
-            printable(state)[:64],
+            printable(complete or long)[:64],  # Slurm 20.11 knows no complete one
             _by_type(gres),
             _by_type(re.sub(r"\([^)]*\):?", "", used)),  # gpu:(null):2(IDX:0-1)
             int(busy[2]) if busy else 0,

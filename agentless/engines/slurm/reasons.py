@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from agentless.rules.tasks.awaited_jobs import WAITS
+
 _REASONS: Mapping[str, str] = {
     "Resources": "waits for free resources",
     "Priority": "jobs with a higher priority are ahead of it",
     "BeginTime": "its start time has not come",
-    "Dependency": "waits for another job",
+    "Dependency": WAITS,
     "DependencyNeverSatisfied": "waits for a job that can no longer end as required",
     "JobArrayTaskLimit": "as many tasks of its array run as may at the same time",
     "JobHeldUser": "is held by its owner; on the cluster, run: scontrol release {job}",
@@ -17,13 +19,13 @@ _REASONS: Mapping[str, str] = {
     "Licenses": "waits for a license",
     "Reservation": "waits for its reservation to begin",
     "ReqNodeNotAvail": "the nodes it wants are not available now",
-    "Nodes required for job are DOWN": "the nodes that could run it are down, drained, or kept for other jobs",
+    "Nodes required for job are DOWN": "the nodes{of} that could run it are down, drained, or kept for other jobs",
     "NodeDown": "a node that it wants is down",
     "BadConstraints": "no node of the cluster has what it wants",
-    "PartitionDown": "its partition is down",
-    "PartitionInactive": "its partition is closed",
-    "PartitionNodeLimit": "it wants more nodes than its partition allows; use fewer with --nodes",
-    "PartitionTimeLimit": "its time limit is higher than its partition allows; use a lower --time-limit",
+    "PartitionDown": "{partition} is down",
+    "PartitionInactive": "{partition} is closed",
+    "PartitionNodeLimit": "it wants more nodes than {partition} allows; use fewer with --nodes",
+    "PartitionTimeLimit": "its time limit is higher than {partition} allows; use a lower --time-limit",
     "InvalidAccount": "its account is not valid; correct account: in the inventory",
     "InvalidQOS": "its QOS is not valid; correct qos: in the inventory",
     "QOSJobLimit": "its QOS has as many jobs as it may have",
@@ -35,12 +37,14 @@ _REASONS: Mapping[str, str] = {
 }
 
 
-def reason_words(reason: str, job: str) -> str:
-    """The reason in words; one that is not known here as Slurm has it."""
+def reason_words(reason: str, job: str, partition: str | None = None) -> str:
+    """The reason in words; one that is not known here as Slurm has it. `partition` is None for Slurm's own choice."""
     name = reason.partition(",")[0].strip()
     words = _REASONS.get(name)
     if words is None and re.fullmatch(r"(Assoc|QOS)[A-Za-z]+", name):
         words = f"a limit of its {'account' if name.startswith('Assoc') else 'QOS'} is reached ({name})"
     if words is None:
         words = name or "Slurm gives no reason"
-    return words.replace("{job}", job)
+    named = f"partition {partition}" if partition else "its partition"
+    of = f" of {named}" if partition else ""
+    return words.replace("{job}", job).replace("{partition}", named).replace("{of}", of)

@@ -224,7 +224,14 @@ def _number(text: str | None) -> float | None:
 
 def _task(container: Container, claim: Claim, whole: _Whole, node: str, now: float) -> Task:
     placement = Placement(
-        node, whole.gpus, claim.gpu_uuids, whole.cpus, whole.numa, vendor=whole.vendor, parents=claim.parents
+        node,
+        whole.gpus,
+        claim.gpu_uuids,
+        whole.cpus,
+        whole.numa,
+        vendor=whole.vendor,
+        parents=claim.parents,
+        compute_nodes=container.compute_nodes,
     )
     ran = (container.ran or 0.0) if container.over else 0.0
     moment = container.here(container.started_at or container.created_at) or 0.0

@@ -25,9 +25,10 @@ class Container:
     """Id, name, state and labels. Times are Unix seconds by the node's clock, None if it never happened.
 
     One that is `queued` is a job in the queue of its cluster: `error` is why, in words, and `expected_at` when the
-    cluster will start it. `outcome` is what a cluster calls its end, None for what its exit code means. `clock` is by
-    how many seconds that clock is ahead of ours; `here()` converts a time. `signed`: the labels have a valid signature
-    of this controller, see `model/containers/signature`. `cores` and `memory` (bytes) are its limits now.
+    cluster will start it. `outcome` is what a cluster calls its end, None for what its exit code means, and
+    `compute_nodes` are those on which a cluster started it, as it writes them. `clock` is by how many seconds that
+    clock is ahead of ours; `here()` converts a time. `signed`: the labels have a valid signature of this controller,
+    see `model/containers/signature`. `cores` and `memory` (bytes) are its limits now.
     """
 
     id: str
@@ -42,6 +43,7 @@ class Container:
     started_at: float | None = None
     finished_at: float | None = None
     expected_at: float | None = None
+    compute_nodes: str = ""
     clock: float = 0.0
     signed: bool = False
     cores: float | None = None

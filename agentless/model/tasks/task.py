@@ -52,7 +52,8 @@ class Placement:
     unknown. `parents` has for each device the UUID of the GPU that it is a part of, empty for a whole GPU; without any
     parts it is empty itself.
 
-    `after` are the jobs that its cluster waits for before it starts the task: `afterok:4711`.
+    `after` are the jobs that its cluster waits for before it starts the task: `afterok:4711`. `compute_nodes` are those
+    on which the cluster runs it, as the cluster writes them: `c[1-2]`; empty if unknown.
     """
 
     node: str
@@ -64,6 +65,7 @@ class Placement:
     vendor: str | None = None
     parents: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
+    compute_nodes: str = ""
 
     @property
     def devices(self) -> tuple[Device, ...]:

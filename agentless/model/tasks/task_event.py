@@ -134,18 +134,23 @@ class Launched:
 
 @dataclass(frozen=True, slots=True)
 class Dated:
-    """The engine reported the start of the container: `run` by its clock, `started_at` by ours."""
+    """The engine reported the start of the container: `run` by its clock, `started_at` by ours.
+
+    `compute_nodes` as in `task.Placement`.
+    """
 
     run: float
     started_at: float
+    compute_nodes: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Restarted:
-    """The container was started again by hand. Times as in `Dated`."""
+    """The container was started again by hand. The fields are as in `Dated`."""
 
     run: float
     started_at: float
+    compute_nodes: str = ""
 
 
 @dataclass(frozen=True, slots=True)

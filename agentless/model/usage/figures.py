@@ -97,7 +97,7 @@ class UsageView:
     """GPU usage in a time span: in `total`, and in rows by owner, node or batch (`by`), largest first.
 
     `more` is the number of rows beyond the first thousand. `gpus` is the number of known GPUs in the inventory that are
-    not excluded.
+    not excluded; of these, `parts` are parts of GPUs.
     """
 
     begins_at: str
@@ -108,3 +108,4 @@ class UsageView:
     rows: tuple[UsageRowView, ...]
     more: int
     periods: tuple[UsagePeriodView, ...]
+    parts: int = 0

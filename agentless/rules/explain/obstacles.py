@@ -323,7 +323,8 @@ def _any_obstacles(node: Node, shape: Shape, reserved: Mapping[GpuNumber, str]) 
     elif free < shape.gpus:
         why = flaw_sentences(flaw for flaw in flaws if not flaw.lasting)
         amount = f"{free} of {capable} on {node.name}"
-        yield Obstacle(f"{wanted}; {amount} {_are(free)} free", details=why, free=(free, amount))
+        verb = "would be" if node.state == "drained" else _are(free)  # as everywhere: no GPU of it is free
+        yield Obstacle(f"{wanted}; {amount} {verb} free", details=why, free=(free, amount))
     else:
         yield from _of_one_vendor(node, gpus, shape, flaws)
 

@@ -106,6 +106,12 @@ def room(nodes: Sequence[ClusterNode]) -> str:
     )
 
 
+def on_compute_nodes(task: Task) -> str:
+    """On which compute nodes of its cluster a task is or was, to go on with a sentence; empty if that is not known."""
+    place = task.placement
+    return f" on {place.compute_nodes} of {place.node}" if place and place.compute_nodes else ""
+
+
 def submitted_words(task: Task, status: Submitted, now: float) -> str:
     """Where a task waits that a cluster has in its queue, and why."""
     job, why = job_number(status.container), f": {status.reason}" if status.reason else ""

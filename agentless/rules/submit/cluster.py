@@ -17,7 +17,7 @@ from agentless.rules.files.job_tree import check_job_tree, place_in_job
 from agentless.rules.views.nearest import nearest
 
 _INSTEAD = {
-    "--container": "use --image",
+    "--container": "use --image, or omit it for a task without an image",
     "--mount without --image": "a task without an image sees the disks of its node",
     "artifacts": "write to a shared disk of the cluster, or use --output",
     "--volume": "write to a shared disk of the cluster",

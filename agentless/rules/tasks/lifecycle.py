@@ -74,7 +74,7 @@ def apply(task: Task, event: TaskEvent, now: float) -> Task:
         case Assigning(), NotStarted(was=was, reason=reason) if task.spec.traits.comes_back:
             return task.afresh(replace(was, reason=reason))
         case Ended(placement=Placement() as placement) as ended, JobQueued() as event:
-            again = Submitted(placement, event.container, now, event.reason, event.expected)
+            again = _requeued(placement, event, now)
             # One that was stopped before it began, and is in the queue all the same, is stopped once more.
             return replace(task, status=again) if task.stop and ended.state == "cancelled" else task.afresh(again)
         case Ended(), _:
@@ -133,15 +133,15 @@ def apply(task: Task, event: TaskEvent, now: float) -> Task:
         case Submitted() as status, JobQueued(container=container, reason=reason, expected=expected):
             return replace(task, status=replace(status, container=container, reason=reason, expected=expected))
         case (Assigning() | Running() | Paused() | Lost()) as status, JobQueued() as event:
-            waits = Submitted(status.placement, event.container, now, event.reason, event.expected)
-            return replace(task, status=waits)
+            return replace(task, status=_requeued(status.placement, event, now))
         case Submitted(placement=placement), Launched(container=container):
             return replace(task, status=Running(placement, container, now))
         case (Assigning() | Lost()) as status, Launched(container=container):
             began, run = (status.started_at or now, status.run) if isinstance(status, Lost) else (now, None)
             return replace(task, status=Running(status.placement, container, began, run))
-        case (Running() | Paused()) as status, Dated(run=run, started_at=began):
-            return replace(task, status=replace(status, run=run, started_at=_within(task, began, now)))
+        case (Running() | Paused()) as status, Dated(run=run, started_at=began) as event:
+            began, placement = _within(task, began, now), _located(status.placement, event)
+            return replace(task, status=replace(status, placement=placement, run=run, started_at=began))
         case (Running() | Paused()) as status, Restarted() as event:
             return replace(task, status=_again(task, status.placement, status.container, event, now))
         case (Assigning() | Submitted() | Lost(container=None)) as status, LaunchFailed(reason, then):
@@ -180,7 +180,15 @@ def _within(task: Task, moment: float, now: float) -> float:
 
 
 def _again(task: Task, placement: Placement, container: str, event: Restarted, now: float) -> Running:
-    return Running(placement, container, _within(task, event.started_at, now), event.run)
+    return Running(_located(placement, event), container, _within(task, event.started_at, now), event.run)
+
+
+def _located(placement: Placement, event: Dated | Restarted) -> Placement:
+    return replace(placement, compute_nodes=event.compute_nodes or placement.compute_nodes)
+
+
+def _requeued(placement: Placement, event: JobQueued, now: float) -> Submitted:
+    return Submitted(replace(placement, compute_nodes=""), event.container, now, event.reason, event.expected)
 
 
 def _ended(task: Task, status: Running | Paused | Lost, exited: Exited, now: float) -> Ended:

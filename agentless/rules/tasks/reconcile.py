@@ -113,7 +113,8 @@ def reconcile(
         if container.over:
             began = min(began, now - (container.ran or 0.0))  # the clock of the node may have changed since
         again = run is not None or (isinstance(status, Ended) and status.exit_code is not None)
-        events.append(Restarted(container.started_at, began) if again else Dated(container.started_at, began))
+        start = container.started_at, began, container.compute_nodes
+        events.append(Restarted(*start) if again else Dated(*start))
         paused = paused and not again
     if container.over and task.spec.traits.ends_with_process:
         why = "" if task.stop and container.outcome else container.error  # it ended as it was asked to

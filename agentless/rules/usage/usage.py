@@ -69,8 +69,8 @@ class Tally:
             self._periods[period] += spent.gpus * (until - begin)
             begin, period = until, period + 1
 
-    def view(self, gpus: int) -> UsageView:
-        """The published sums; `gpus` is the number of GPUs in the cluster."""
+    def view(self, gpus: int, parts: int = 0) -> UsageView:
+        """The published sums; `gpus` is the number of GPUs in the cluster, `parts` of which are parts of GPUs."""
         edges, capacity = self._edges, gpus * (self._edges[-1] - self._edges[0])
         total = _Row()
         for row in self._rows.values():
@@ -91,6 +91,7 @@ class Tally:
             rows=tuple(_row_view(name, row, capacity) for name, row in most),
             more=len(self._rows) - len(most),
             periods=tuple(UsagePeriodView(timestamp(at) or "", round(seconds / 3600, 3)) for at, seconds in periods),
+            parts=parts,
         )
 
 
@@ -104,15 +105,20 @@ def observed(
     return GpuActivity(before.seen + seconds * len(known), before.busy + seconds * sum(known) / 100)
 
 
-def gpus_of(cluster: Cluster, records: Mapping[str, NodeRecord]) -> int:
-    """The number of usable GPUs. A node that has not answered yet counts with the GPUs in its record."""
-    count = 0
+def gpus_of(cluster: Cluster, records: Mapping[str, NodeRecord]) -> tuple[int, int]:
+    """The number of usable GPUs, and how many of them are parts of GPUs, each of which counts in GPU-hours as a GPU.
+
+    A node that has not answered yet counts with the GPUs in its record.
+    """
+    count = parts = 0
     for name, node in cluster.nodes.items():
         if node.gpus:
-            count += sum(gpu.state != "excluded" and not gpu.reading.in_parts for gpu in node.gpus)
+            usable = [gpu.reading for gpu in node.gpus if gpu.state != "excluded" and not gpu.reading.in_parts]
+            count += len(usable)
+            parts += sum(reading.parent is not None for reading in usable)
         elif name in records:
             count += sum(gpu.reading.index not in node.config.exclude_gpus for gpu in records[name].gpus.values())
-    return count
+    return count, parts
 
 
 def _row_view(name: str, row: _Row, capacity: float) -> UsageRowView:

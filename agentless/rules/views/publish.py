@@ -46,6 +46,7 @@ from agentless.rules.explain.waits import waits_for
 from agentless.rules.nodes.cards import without_driver
 from agentless.rules.nodes.gpu_access import has_its_own
 from agentless.rules.scheduling.plan import Outlook
+from agentless.rules.tasks.awaited_jobs import WAITS
 from agentless.rules.tasks.ending import Ending
 from agentless.rules.tasks.gangs.gangs import how_it_ended
 from agentless.rules.usage.idle import words
@@ -89,6 +90,7 @@ def task_view(
         env_names=task.spec.env_names,
         batch=task.batch,
         job_nodes=task.spec.multinode.size if task.spec.multinode else 1,
+        compute_nodes=(placement.compute_nodes or None) if placement else None,
         gang=GangView(gang.id, gang.rank, gang.size, gang.members) if gang else None,
         owner=task.owner,
         created_at=timestamp(task.created_at) or "",
@@ -156,7 +158,9 @@ def _reason(task: Task) -> str | None:
             return reason or waits_for(on)
         case Scheduled(reason=reason) | Pending(reason=reason) | Lost(reason=reason):
             return reason or None
-        case Submitted(container=job, reason=reason) if not task.stop:
+        case Submitted(placement=placement, container=job, reason=reason) if not task.stop:
+            if placement.after and reason in ("", WAITS):
+                reason = waits_for(task.spec.terms.requires)
             return f"job {job_number(job)}" + (f": {reason}" if reason else "")
         case Assigning(step=step) if step and not task.stop:
             return step

@@ -209,6 +209,24 @@ def about(act: Action, target: Target) -> str:
     return f"task {target.task['id']}" + (f" ({target.task['name']})" if target.task["name"] else "")
 
 
+def inapplicable(key: str, target: Target) -> str:
+    """Why the key of an action does nothing for what is chosen, in a sentence."""
+    acts = [act for act in ACTIONS if act.key == key]
+    act = next((act for act in acts if about(act, target)), acts[0])
+    what, chosen = about(act, target), target.task
+    if act.name in _NODE:
+        chosen = target.node
+    elif act.name in _WORKFLOW:
+        chosen = target.workflow
+    if not what or chosen is None:
+        return f"{act.title} ({key}) applies to a {_kind(act)}; none is selected"
+    if act.name == "batch":
+        return f"{what} has no batch: it was submitted alone"
+    if act.name == "workflow":
+        return f"{what} is in no workflow"
+    return f"{act.title} ({key}) does not apply: {what} is {chosen['state']}"
+
+
 def details(act: Action, target: Target) -> list[str]:
     """More about what it applies to, so that you can see that it is the right one."""
     task, node = target.task, target.node

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable
 from typing import Any
 
-from agentless.client.words import WAITING, cause_of, gpu_number, gpu_place, process_words, unix_time
+from agentless.client.words import WAITING, cause_of, command_line, gpu_number, gpu_place, process_words, unix_time
 from agentless.model.nodes.device import parts_of
 from agentless.model.tasks.task import FAILED
 from agentless.model.tasks.task_id import first_try
+from agentless.tui.data.load import Load, load_of
 
 Row = dict[str, Any]
 """A published value, as in JSON."""
 
-TREND = 120
-"""Samples in the trend of a GPU's utilisation."""
+TREND, STEP = 120, 5.0
+"""Points in the trend of a GPU's utilisation, and the seconds of each: 10 minutes."""
+TREND_WORDS, TREND_SHORT = "10 min", "10m"
+HARDLY = 10
+"""A GPU with a lower mean utilisation is hardly used."""
 KEPT = 2000
 """Events that are kept, the newest."""
 ENDED = 1000
@@ -49,14 +53,17 @@ class ClusterState:
         self.gpus: dict[tuple[str, str], Row] = {}
         self.clusters: dict[str, Row] = {}
         self.tasks: dict[str, Row] = {}
+        self._users: Counter[str] | None = None  # how many owners have this user name
         self.workflows: dict[str, Row] = {}
         self.controller: Row = {}
         self.now = 0.0
         self.trends: dict[tuple[str, str], deque[float | None]] = {}
+        self._slot = self._in_slot = 0
 
     def apply(self, line: Row) -> set[str]:
         """Apply a line of the stream; returns the kinds of rows that changed."""
         changed = line.keys() & {"nodes", "gpus", "clusters", "tasks", "workflows", "controller"}
+        self._users = None
         self.now = line.get("now", self.now)
         for node in line.get("nodes", ()):
             self.nodes[node["name"]] = node
@@ -76,18 +83,33 @@ class ClusterState:
         return changed
 
     def sampled(self) -> None:
-        """Add the present utilisation of all GPUs to their trends."""
+        """Add the present utilisation of all GPUs to their trends, of which each point is a mean."""
+        slot = int(self.now // STEP)
+        skipped = max(0, slot - self._slot - 1)
+        self._in_slot = self._in_slot + 1 if slot == self._slot else 1
         for gpu in self.ordered_gpus():
-            key = gpu["node"], gpu["uuid"]
-            self.trends.setdefault(key, deque(maxlen=TREND)).append(gpu["utilization_pct"])
+            trend = self.trends.setdefault((gpu["node"], gpu["uuid"]), deque(maxlen=TREND))
+            now, last = gpu["utilization_pct"], trend[-1] if trend else None
+            if trend and slot == self._slot:
+                trend[-1] = last if now is None else now if last is None else last + (now - last) / self._in_slot
+            else:
+                trend.extend([None] * min(skipped, TREND) if trend else ())
+                trend.append(now)
+        self._slot = slot
         for key in self.trends.keys() - self.gpus.keys():
             del self.trends[key]
 
     def remember(self, history: Row) -> None:
-        """Begin the trends with the samples that the controller has kept."""
+        """Begin the trends with the samples that the controller has kept: as many points, as far apart."""
         for gpu in history["gpus"]:
             trend = self.trends.setdefault((gpu["node"], gpu["uuid"]), deque(maxlen=TREND))
-            trend.extendleft(reversed(gpu["utilization_pct"][len(trend) :]))
+            kept = gpu["utilization_pct"]
+            trend.extendleft(reversed(kept[: max(0, len(kept) - len(trend))]))
+
+    def trend(self, gpu: Row) -> list[float | None]:
+        """The utilisation of a GPU in the last minutes, always as many points."""
+        known = self.trends.get((gpu["node"], gpu["uuid"]), ())
+        return [*[None] * (TREND - len(known)), *known]
 
     def gpus_of(self, node: str) -> list[Row]:
         """The GPUs of a node, by index."""
@@ -117,12 +139,25 @@ class ClusterState:
         """All GPUs, those that are divided among them."""
         return [gpu for gpu in self.gpus.values() if not gpu.get("parent")]
 
+    def answering_gpus(self) -> list[Row]:
+        """The whole GPUs of nodes that answer."""
+        silent = {name for name in self.nodes if self.is_silent(name)}
+        return [gpu for gpu in self.whole_gpus() if gpu["node"] not in silent]
+
+    def load(self) -> Load:
+        """The load of all GPUs of nodes that answer. What a GPU reads is also that of its parts."""
+        gpus = self.answering_gpus()
+        columns = ([gpu[name] for gpu in gpus] for name in ("utilization_pct", "memory_used_mib", "memory_total_mib"))
+        return load_of(*columns)
+
     def slices(self) -> list[Row]:
         """The parts of the GPUs that are divided."""
         return [gpu for gpu in self.gpus.values() if gpu.get("parent")]
 
     def is_silent(self, name: str | None) -> bool:
-        """Whether a node does not answer, so that its present state is unknown."""
+        """Whether a node or cluster does not answer, so that its present state is unknown."""
+        if cluster := self.clusters.get(name or ""):
+            return bool(cluster["state"] != "online")
         node = self.nodes.get(name or "", {"state": "unknown"})
         if node["state"] != "degraded":
             return bool(node["state"] == "offline")
@@ -150,9 +185,30 @@ class ClusterState:
                     found[first] = task
         return found
 
+    def who(self, owner: str) -> str:
+        """An owner where there is little room: without the machine, unless others have the same user name."""
+        user = owner.partition("@")[0]
+        if self._users is None:
+            owners = {task["owner"] for task in self.tasks.values()}
+            self._users = Counter(each.partition("@")[0] for each in owners)
+        return owner if self._users[user] > 1 else user
+
+    def called(self, task: Row) -> str:
+        """Whose task it is, and which one, where there is little room: `ann train`."""
+        return f"{self.who(task['owner'])} {task['name'] or command_line(task)}"
+
     def holders(self, gpu: Row) -> list[Row]:
         """The known tasks that hold a GPU."""
         return [self.tasks[task] for task in gpu["tasks"] if task in self.tasks]
+
+    def is_wasted(self, gpu: Row) -> bool:
+        """Whether tasks have had a GPU for as long as its trend is, and hardly used it."""
+        tasks = self.holders(gpu)
+        begun = [unix_time(task["started_at"]) for task in tasks if task["state"] == "running" and task["started_at"]]
+        if gpu["state"] != "allocated" or not tasks or len(begun) < len(tasks) or self.now - max(begun) < TREND * STEP:
+            return False
+        known = [each for each in self.trend(gpu) if each is not None]
+        return len(known) > TREND // 2 and sum(known) < HARDLY * len(known)
 
     def problems(self) -> list[tuple[str, str]]:
         """The problems: each as what it is about, and a sentence."""

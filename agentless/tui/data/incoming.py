@@ -14,7 +14,7 @@ from textual.css.query import NoMatches
 
 from agentless.client.client import Client
 from agentless.errors import AgentlessError
-from agentless.tui.data.cluster import TREND, ClusterState
+from agentless.tui.data.cluster import STEP, TREND, ClusterState
 from agentless.tui.data.feed import Feed
 
 QUIET = 6.0
@@ -104,7 +104,7 @@ class Incoming:
     def _remember(self) -> None:
         """Ask for the samples of the last minutes."""
         with contextlib.suppress(AgentlessError):
-            in_app(self._app, self._cluster.remember, self._client.get("/v1/history", since=TREND, points=TREND))
+            in_app(self._app, self._cluster.remember, self._client.get("/v1/history", since=TREND * STEP, points=TREND))
 
 
 def in_app(app: App[None], work: Callable[..., object], *words: object) -> None:

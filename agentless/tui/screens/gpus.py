@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from agentless.client.words import gpu_column, gpu_number, memory_in_use, watts
 from agentless.model.nodes.device import parts_of
-from agentless.tui.data.cluster import Row, natural
+from agentless.tui.data.cluster import TREND_WORDS, Row, natural
 from agentless.tui.screens.view import View
 from agentless.tui.widgets import look
 from agentless.tui.widgets.lines import Piece
@@ -28,7 +28,7 @@ class Gpus(View):
             TableColumn("MODEL", gpu_column, rank=3),
             TableColumn("STATE", lambda gpu: look.state_of(gpu, self.cluster)),
             TableColumn("UTIL", _utilization, lambda gpu: gpu["utilization_pct"], right=True),
-            TableColumn("TREND", self._trend, rank=5),
+            TableColumn(f"TREND {TREND_WORDS}", self._trend, rank=5),
             TableColumn("MEMORY", memory_in_use, lambda gpu: gpu["memory_used_mib"], right=True),
             TableColumn("TEMP", _temperature, lambda gpu: gpu["temperature_c"], right=True, rank=1),
             TableColumn("POWER", _power, lambda gpu: gpu["power_w"], right=True, rank=4),
@@ -48,10 +48,10 @@ class Gpus(View):
         return str(row["node"])
 
     def _who(self, gpu: Row) -> Piece:
-        return look.who(gpu, self.cluster.holders(gpu)), "dim" if gpu["state"] == "drained" else ""
+        return look.who(gpu, self.cluster), "dim" if gpu["state"] == "drained" else ""
 
     def _trend(self, gpu: Row) -> Piece:
-        return look.spark(self.cluster.trends.get((gpu["node"], gpu["uuid"]), ()), TREND), "held"
+        return look.spark(self.cluster.trend(gpu), TREND), "held"
 
 
 def _utilization(gpu: Row) -> Piece:

@@ -68,6 +68,7 @@ _SIGNS = (
     (f"{SIGNS['unhealthy']}  {SIGNS['unknown']}", "unhealthy; unknown, or node unreachable"),
     (f"{SIGNS['drained']}  {SIGNS['reserved']}  {SIGNS['excluded']}", "drained; reserved; excluded by the inventory"),
     (f"{SIGNS['partitioned']}", "in slices, which follow it"),
+    ("█░!", "memory 95% full; GPU held for 10 minutes, hardly used"),
 )
 
 

@@ -34,6 +34,9 @@ Found = tuple[str, str, Callable[[], Screen[None]]]
 class Palette(CommandPalette):
     """Textual's palette, which looks for commands even after Esc has closed it: that search fails, without an end."""
 
+    def __init__(self) -> None:
+        super().__init__(placeholder="Search tasks, nodes, GPUs, clusters, workflows and commands")
+
     def run_worker(self, work: Any, *args: Any, **options: Any) -> Worker[Any]:
         """Let a failed search not end the dashboard."""
         return super().run_worker(work, *args, **{**options, "exit_on_error": False})

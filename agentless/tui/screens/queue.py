@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentless.client.words import command_line, in_gangs, rank, starts
+from agentless.client.words import command_line, in_gangs, rank, starts, why
 from agentless.tui.data.cluster import Row
 from agentless.tui.screens.view import TaskListView
 from agentless.tui.widgets import look
@@ -20,7 +20,7 @@ class Queue(TaskListView):
     def columns(self) -> Sequence[TableColumn]:
         return (
             TableColumn("#", lambda task: look.of(task["position"], "*" if task["moved"] else ""), right=True),
-            TableColumn("ID", lambda task: task["id"]),
+            TableColumn("ID", lambda task: task["id"], rank=-1),
             TableColumn("RANK", rank),
             TableColumn("REQUEST", lambda task: task["target"]),
             TableColumn("STARTS", lambda task: starts(task) or "unknown", _start, right=True),
@@ -29,7 +29,7 @@ class Queue(TaskListView):
                 "PRIORITY", lambda task: str(task["priority"]), lambda task: task["priority"], right=True, rank=3
             ),
             TableColumn("NAME", lambda task: task["name"] or "", rank=4),
-            TableColumn("REASON", lambda task: task["reason"] or "", flexible=True),
+            TableColumn("REASON", lambda task: self.named(task, why(task)), why, flexible=True),
             TableColumn("COMMAND", command_line, rank=9),
         )
 

@@ -42,7 +42,7 @@ class Tasks(TaskListView):
 
     def columns(self) -> Sequence[TableColumn]:
         return (
-            TableColumn("ID", lambda task: task["id"]),
+            TableColumn("ID", lambda task: task["id"], rank=-1),
             TableColumn("RANK", rank, rank=4),
             TableColumn("STATE", self._state),
             TableColumn("WHERE", where, rank=-1),
@@ -69,12 +69,12 @@ class Tasks(TaskListView):
     def action_mine(self) -> None:
         """Show only your tasks, or everybody's."""
         self._only_mine = not self._only_mine
-        self.update()
+        self.show_anew()
 
     def action_ended(self) -> None:
         """Show ended tasks, or only live ones."""
         self._only_live = not self._only_live
-        self.update()
+        self.show_anew()
 
     def notes(self) -> list[str]:
         """Whose tasks are shown, and how many ended ones."""
@@ -107,8 +107,8 @@ class Tasks(TaskListView):
     def _what(self, task: Row) -> Piece:
         reason = why(task) or (f"{task['node']} is unreachable" if self._is_unsure(task) else "")
         is_dim = task["ended_at"] or rank(task).startswith("└")
-        name = f"{task['name']}: " if task["name"] and "NAME" in self.table.hidden else ""
-        return (f"[{reason}] " if reason else "") + name + command_line(task), "dim" if is_dim else ""
+        words = (f"[{reason}] " if reason else "") + command_line(task)
+        return self.named(task, words), "dim" if is_dim else ""
 
     def _batch(self, task: Row) -> str:
         size = self._sizes[task["batch"]]

@@ -146,6 +146,12 @@ class View(Vertical):
         self._notes.update(words)
         self._notes.set_class(bool(words), "-open")
 
+    def show_anew(self) -> None:
+        """Show other rows, as a person wants it; the first of them is chosen if what was chosen is not among them."""
+        self.update()
+        self.table.choose_any()
+        self.post_message(Table.Chosen())
+
     @property
     def is_filtered(self) -> bool:
         """Whether a filter leaves out rows."""
@@ -154,7 +160,7 @@ class View(Vertical):
     def set_filter(self, text: str) -> None:
         """Show only rows that contain all these words."""
         self._words = text.lower().split()
-        self.update()
+        self.show_anew()
 
     def action_filter(self) -> None:
         line = self.query_one(Input)
@@ -267,6 +273,13 @@ class TaskListView(View):
     def node_of(self, _: Row) -> str | None:
         """None: no row is about a node."""
         return None
+
+    def named(self, task: Row, words: str) -> str:
+        """Words about a task, after its owner and its name where these have no column."""
+        hidden = self.table.hidden
+        owner = self.cluster.who(task["owner"]) if "OWNER" in hidden else ""
+        name = (task["name"] or "") if "NAME" in hidden else ""
+        return ": ".join(filter(None, (f"{owner} {name}".strip(), words)))
 
 
 def _write_new(path: Path, text: str) -> None:

@@ -99,18 +99,14 @@ class Summary(Static):
             yield [[(f"{share} free", "$text-success")]]
         if clusters := [each for each in self._cluster.ordered_clusters() if each["asked_at"] and not each["reason"]]:
             yield self._of_clusters(clusters)
-        silent = {name for name in self._cluster.nodes if self._cluster.is_silent(name)}
-        busy = [gpu["utilization_pct"] for gpu in gpus if gpu["node"] not in silent]
-        if busy := [each for each in busy if each is not None]:
-            yield [[("utilization ", "dim"), f"{sum(busy) / len(busy):.0f}%"]]
-        for title, used, most, words in (
-            ("power", "power_w", "power_limit_w", look.kilowatts),
-            ("GPU memory", "memory_used_mib", "memory_total_mib", in_use),
-        ):
-            known = [(gpu[used], gpu[most]) for gpu in gpus if gpu[used] is not None and gpu[most]]
-            if known:
-                numbers = words(sum(each for each, _ in known), sum(most for _, most in known))
-                yield [[(f"{title} ", "dim"), numbers]]
+        load = self._cluster.load()
+        if load.utilization is not None:
+            yield [[("utilization ", "dim"), look.of(load.utilization, "%")]]
+        drawn = [(gpu["power_w"], gpu["power_limit_w"]) for gpu in self._cluster.answering_gpus()]
+        if known := [(watts, most) for watts, most in drawn if watts is not None and most]:
+            yield [[("power ", "dim"), look.kilowatts(sum(each for each, _ in known), sum(most for _, most in known))]]
+        if load.total_mib:
+            yield [[("GPU memory ", "dim"), in_use(round(load.used_mib), round(load.total_mib))]]
 
     def _of_clusters(self, clusters: Sequence[Row]) -> list[Words]:
         """The GPUs of clusters, which are not ours: `hpc 6/8 free`."""

@@ -106,7 +106,13 @@ THEMES = (
     _changed("textual-light", _ON_WHITE, accent=_VIOLET),
     # Its blue is hard to read.
     _changed("ansi-dark", _ON_ANY_BACKGROUND | _OF_16, accent="ansi_magenta", primary="ansi_cyan"),
-    _changed("ansi-light", _ON_ANY_BACKGROUND | _OF_16 | {"memory": "ansi_blue"}),
+    # Its warnings are red like errors; yellow cannot be read on white in most terminals.
+    _changed(
+        "ansi-light",
+        _ON_ANY_BACKGROUND | _OF_16 | {"memory": "ansi_blue"},
+        accent="ansi_bright_magenta",
+        warning="ansi_magenta",
+    ),
     _CONTRAST,
 )
 """In place of Textual's own, and one more.
@@ -127,6 +133,17 @@ def has_colours(environ: Mapping[str, str]) -> bool:
     except curses.error:  # a terminal that this machine does not know
         return True
     return bool(curses.tigetnum("colors") >= 8)
+
+
+class InFont(LineFilter):
+    """A filter for a terminal whose font lacks signs: `signs` has others, by their code points."""
+
+    def __init__(self, signs: Mapping[int, str]) -> None:
+        super().__init__()
+        self._signs = signs
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:  # noqa: ARG002 - Textual's
+        return [Segment(text.translate(self._signs), style, control) for text, style, control in segments]
 
 
 class Plain(LineFilter):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from agentless.client.plot import Series, dotted
-from agentless.client.words import cause_of, command_line, gpu_reason, gpu_state, idle
+from agentless.client.plot import Series, dotted, spread
+from agentless.client.words import cause_of, gpu_reason, gpu_state, idle, reserved
 from agentless.tui.data.cluster import ClusterState, Row
 from agentless.tui.widgets.lines import Piece
 
@@ -32,6 +32,9 @@ WARM = 70
 HOT = 85
 """Degrees Celsius from which on a GPU is shown as hot: most slow down a little above."""
 
+FULL = 0.95
+"""The share of a memory from which on it is shown as full."""
+
 _EIGHTHS = " ▁▂▃▄▅▆▇█"
 
 
@@ -39,17 +42,25 @@ def style_of(state: str) -> str:
     return STATES.get(state, "")
 
 
-def bar(share: float | None, width: int, style: str, *, thin: bool = False) -> list[Piece]:
+def bar(share: float | None, width: int, style: str, *, thin: bool = False, alarm: bool = False) -> list[Piece]:
     """A bar of `width` columns, solid up to a share from 0 to 1; dots if it is unknown.
 
-    A `thin` one is for what matters less than the GPUs beside it.
+    A `thin` one is for what matters less than the GPUs beside it. An `alarm` has another color, and a sign at its end.
     """
     if share is None:
         return [("·" * width, "dim")]
     halves = round(max(0.0, min(1.0, share)) * width * 2)
     whole, half, rest = "━╸─" if thin else "█▌░"
     filled = whole * (halves // 2) + half * (halves % 2)
+    if alarm and width > 1:
+        filled = filled[: width - 1]
+        return [(filled, "warn"), (rest * (width - 1 - len(filled)), "track"), ("!", "warn")]
     return [(filled, style), (rest * (width - len(filled)), "track")]
+
+
+def is_full(share: float | None) -> bool:
+    """Whether so little memory is left that what needs more may fail."""
+    return share is not None and share >= FULL
 
 
 def height(percent: float | None) -> str:
@@ -57,10 +68,9 @@ def height(percent: float | None) -> str:
     return "?" if percent is None else _EIGHTHS[max(1, min(8, round(percent / 12.5)))]
 
 
-def spark(values: Iterable[float | None], width: int) -> str:
-    """The last values as columns, the newest at the right; a gap where a value is unknown."""
-    last = list(values)[-width:] if width > 0 else []
-    return "".join(" " if value is None else height(value) for value in last).rjust(width)
+def spark(values: Sequence[float | None], width: int) -> str:
+    """The values as so many columns, each of them a mean; a gap where none is known."""
+    return "".join(" " if value is None else height(value) for value in spread(values, width))
 
 
 def state_of(gpu: Row, cluster: ClusterState) -> Piece:
@@ -70,11 +80,11 @@ def state_of(gpu: Row, cluster: ClusterState) -> Piece:
     return gpu_state(gpu), style_of(gpu["state"])
 
 
-def who(gpu: Row, tasks: Sequence[Row]) -> str:
-    """Who uses a GPU, or why it is not available; `tasks` are those that hold it."""
-    if tasks and gpu["state"] == "allocated":
-        return "; ".join(f"{task['owner']}  {task['name'] or command_line(task)}" for task in tasks) + idle(gpu)
-    return "; ".join(filter(None, (cause_of(gpu["node"], gpu_reason(gpu)), gpu["reserved"])))
+def who(gpu: Row, cluster: ClusterState) -> str:
+    """Who uses a GPU, or why it is not available."""
+    if gpu["state"] == "allocated" and (tasks := cluster.holders(gpu)):
+        return "; ".join(map(cluster.called, tasks)) + idle(gpu)
+    return "; ".join(filter(None, (cause_of(gpu["node"], gpu_reason(gpu)), reserved(gpu))))
 
 
 def sign(gpu: Row, *, silent: bool) -> str:
@@ -125,8 +135,7 @@ def of(value: object, unit: str) -> str:
     return "-" if value is None else f"{value:.0f}{unit}" if isinstance(value, float) else f"{value}{unit}"
 
 
-def curve(values: Iterable[float | None], width: int, rows: int) -> list[str]:
-    """The last percentages as a filled curve, two a column, as lines from the top; gaps stay empty."""
-    last = list(values)[-2 * width :]
-    shown = [Series("", [*[None] * (2 * width - len(last)), *last], "curve")]
-    return ["".join(text for text, _ in line) for line in dotted(shown, width, rows, 100.0, filled=True)]
+def curve(values: Sequence[float | None], width: int, rows: int) -> list[str]:
+    """Percentages as a filled curve, two a column, as lines from the top; gaps stay empty."""
+    lines = dotted([Series("", values, "curve")], width, rows, 100.0, filled=True)
+    return ["".join(text for text, _ in line) for line in lines]

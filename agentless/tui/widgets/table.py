@@ -81,6 +81,7 @@ class Table(Vertical):
         """What is shown instead of rows while there are none."""
         self.sorted_by = ""
         self._widths = [0 for _ in columns]  # 0: there is nothing in it so far, and it is not shown
+        self._hidden: tuple[tuple[int, ...], list[str]] = (), []  # in which room they are
         self.titles = Titles(self)
         self.body = Body(self)
 
@@ -103,6 +104,12 @@ class Table(Vertical):
         if not (rows and self.rows):
             self.titles.refresh()  # they are hidden beside a hint
         self.body.show(rows)
+
+    def choose_any(self) -> None:
+        """Put the cursor on the first row if its own is not there: the person has left it out."""
+        if self.chosen is None:
+            self.body.held = False
+            self.body.show(self.rows)
 
     def choose(self, name: object) -> None:
         """Put the cursor on the row of this name, once there is one."""
@@ -140,9 +147,13 @@ class Table(Vertical):
 
     @property
     def hidden(self) -> list[str]:
-        """The titles of the columns that do not fit."""
-        shown = {at for at, _ in self._layout()}
-        return [column.title for at, column in enumerate(self.columns) if self._widths[at] and at not in shown]
+        """The titles of the columns that do not fit. Cells ask for it, also those of rows that a filter looks at."""
+        room = (*self._widths, self.size.width, bool(self.body.marks))
+        if self._hidden[0] != room:
+            shown = {at for at, _ in self._layout()}
+            titles = [column.title for at, column in enumerate(self.columns) if self._widths[at] and at not in shown]
+            self._hidden = room, titles
+        return self._hidden[1]
 
     def repaint(self) -> None:
         self.titles.refresh()

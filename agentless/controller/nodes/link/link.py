@@ -119,6 +119,11 @@ class Link:
         return self.cache.silence
 
     @property
+    def outdated(self) -> str | None:
+        """Why what it has said of containers of ours may not be so any more, None if it is."""
+        return self.silence
+
+    @property
     def known_until(self) -> float | None:
         """Up to when (Unix seconds) its containers are known, while it does not say; None: it has never said."""
         return self.cache.known_until

@@ -22,11 +22,12 @@ from agentless.tui.data.cluster import ClusterState, Row
 from agentless.tui.data.incoming import in_app
 from agentless.tui.data.log_source import last_of
 from agentless.tui.screens.details.parts import meter
+from agentless.tui.screens.details.task import TaskDetails
 from agentless.tui.screens.view import TaskListView
 from agentless.tui.widgets import look
 from agentless.tui.widgets.footer import KeyLine
 from agentless.tui.widgets.lines import content
-from agentless.tui.widgets.table import TableColumn
+from agentless.tui.widgets.table import Table, TableColumn
 
 MOST = 100
 """The most tasks whose last line is asked for."""
@@ -112,6 +113,12 @@ class BatchScreen(Screen[None]):
     @property
     def about_node(self) -> None:
         """None: they may be on many."""
+
+    def on_table_opened(self, message: Table.Opened) -> None:
+        """Show the chosen task in full."""
+        message.stop()
+        if task := self.about_task:
+            self.app.push_screen(TaskDetails(self._cluster, task))
 
     def cluster_changed(self, changed: set[str]) -> None:
         """Show what is known now."""

@@ -2,40 +2,120 @@
 
 from __future__ import annotations
 
-from agentless.client.words import cause_of, free_gpus, gpus_by_type, in_use, local, nodes_out, ran, where
+from collections.abc import Sequence
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.widgets import Static
+
+from agentless.client.words import cause_of, free_gpus, gpus_by_type, in_use, local, nodes_out, ran, state, where, why
 from agentless.model.text import printable
 from agentless.tui.data.cluster import ClusterState, Row
 from agentless.tui.screens.details.base import Details
 from agentless.tui.screens.details.node import NodeDetails
 from agentless.tui.screens.details.parts import Part, beside, colour_of
+from agentless.tui.screens.details.task import TaskDetails
+from agentless.tui.screens.view import TaskListView
+from agentless.tui.widgets import look
+from agentless.tui.widgets.ending import EndingScroll
+from agentless.tui.widgets.footer import KeyLine
 from agentless.tui.widgets.lines import fitted
+from agentless.tui.widgets.table import Table, TableColumn
 
 _MOST = 200
-"""The most tasks, and the most nodes, that are listed."""
+"""The most nodes that are listed."""
+_AROUND = 2
+"""The lines of a table of tasks beside its rows: the titles, and which columns are hidden."""
+
+
+class ClusterTasks(TaskListView):
+    """A row for each live task on the cluster."""
+
+    KINDS = frozenset({"tasks"})
+
+    def __init__(self, cluster: ClusterState, name: str) -> None:
+        self._name_of_cluster = name
+        super().__init__(cluster, id="tasks_there")
+
+    def columns(self) -> Sequence[TableColumn]:
+        return (
+            TableColumn("ID", lambda task: task["id"]),
+            TableColumn("STATE", lambda task: (state(task), look.style_of(task["state"]))),
+            TableColumn("WHERE", where),
+            TableColumn("TIME", ran, right=True),
+            TableColumn("OWNER", lambda task: task["owner"], rank=2),
+            TableColumn("NAME", lambda task: task["name"] or "", rank=1),
+            TableColumn("REASON", why, flexible=True),
+        )
+
+    def all_rows(self) -> list[Row]:
+        there = (task for task in self.cluster.tasks.values() if task["node"] == self._name_of_cluster)
+        return sorted((task for task in there if task["ended_at"] is None), key=lambda task: str(task["id"]))
+
+    def action_clear(self) -> None:
+        """Clear the filter; without one, leave."""
+        if self.is_filtered:
+            super().action_clear()
+        else:
+            self.app.pop_screen()
 
 
 class ClusterDetails(Details):
     """A cluster: our tasks there, and its nodes as it has them."""
 
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("tab", "app.focus_next", "Nodes", tooltip="go to the nodes, or back to the tasks"),
+    ]
+    CSS = """
+    ClusterDetails > #known { height: auto; padding: 0 1; }
+    ClusterDetails > ClusterTasks { padding: 0 1; }
+    ClusterDetails > EndingScroll { height: 1fr; }
+    """
     KINDS = frozenset({"tasks", "clusters"})
 
     def __init__(self, cluster: ClusterState, name: str) -> None:
         super().__init__(cluster)
         self.about_node = name
+        self.tasks = ClusterTasks(cluster, name)
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="known", markup=False)
+        yield self.tasks
+        with EndingScroll():
+            yield Static(id="asked", markup=False)
+        yield KeyLine()
 
     @property
-    def about_task(self) -> None:
-        """None: there may be many."""
+    def about_task(self) -> Row | None:
+        """The chosen task."""
+        return self.tasks.about_task
+
+    def on_table_opened(self, message: Table.Opened) -> None:
+        """Show the chosen task in full."""
+        message.stop()
+        if task := self.about_task:
+            self.app.push_screen(TaskDetails(self.cluster, task))
 
     def cluster_changed(self, changed: set[str]) -> None:
         """Show what is known now, and ask for the nodes when something new is known of them."""
         super().cluster_changed(changed)
+        if changed & self.KINDS and self.is_mounted:
+            self._lay_out()
         if "clusters" in changed and self.is_mounted:
             self.ask()
 
     def on_mount(self) -> None:
         """Show what is known, and ask for the nodes."""
         self.cluster_changed(set(self.KINDS))
+        self.set_focus(self.tasks.table.body if self.tasks.display else self.query_one(EndingScroll))
+
+    def _lay_out(self) -> None:
+        """Show the tasks in the lines that they need, half of the screen at most."""
+        self.tasks.update()
+        count = len(self.tasks.all_rows())
+        self.tasks.display = bool(count)
+        self.tasks.styles.height = min(count + _AROUND, max(_AROUND + 1, self.size.height // 2))
 
     def known(self) -> list[Part]:
         cluster = self.cluster.clusters.get(self.about_node)
@@ -60,17 +140,12 @@ class ClusterDetails(Details):
             ],
             max(10, self.size.width - 3),
         )
-        there = [task for task in self.cluster.tasks.values() if task["node"] == self.about_node]
-        live = sorted((task for task in there if task["ended_at"] is None), key=lambda task: str(task["id"]))
-        parts += [("\nTasks\n", "bold")] if live else []
-        for task in live[:_MOST]:
-            parts += [f"  {task['id']}  ", (f"{task['state']:10}", colour_of(task["state"]))]
-            parts += [f"{where(task):16}  {ran(task):>14}  {printable(task['reason'] or '')}\n"]
         return parts
 
     def on_resize(self) -> None:
         """Draw for the new width."""
         super().cluster_changed(set(self.KINDS))
+        self._lay_out()
 
     def asked(self) -> list[Part]:
         found = self.get(f"/v1/clusters/{self.about_node}/nodes")

@@ -68,7 +68,7 @@ class GpuDetails(Details):
             ("temperature", look.of(gpu["temperature_c"], "C")),
             ("power", power),
             ("driver", gpu["driver"]),
-            ("reserved", gpu["reserved"]),
+            ("reserved", (gpu["reserved"] or "").removeprefix("reserved ") or None),
             ("idle since", local(gpu["idle_since"])),
             ("UUID", gpu["uuid"]),
             ("slice of", gpu.get("parent")),

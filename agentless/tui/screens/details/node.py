@@ -56,7 +56,7 @@ class NodeDetails(Details):
             [
                 ("address", f"{node['address']} by {node['connection']}"),
                 *host_lines(node).items(),
-                *[("" if number else "NUMA", line) for number, line in enumerate(numa_lines(node))],
+                *[(f"NUMA {number}", line) for number, _, line in (each.partition(": ") for each in numa_lines(node))],
                 ("Docker", engine_version(node) if node["docker"] else None),
                 ("driver", node["driver"]),
                 ("cards", node["cards"]),
@@ -71,7 +71,7 @@ class NodeDetails(Details):
         for gpu in gpus:
             start = f"  {gpu_number(gpu)} {printable(gpu_column(gpu))}  "
             numbers = f"{look.of(gpu['utilization_pct'], '%'):>5} {memory_in_use(gpu):>13}  "
-            words = gpu_reason(gpu) if gpu["intruders"] else look.who(gpu, self.cluster.holders(gpu))
+            words = gpu_reason(gpu) if gpu["intruders"] else look.who(gpu, self.cluster)
             if gpu["state"] == "allocated" and not gpu["intruders"]:  # else it is a reason: shown in full
                 words = fitted(words, max(10, width - cell_len(start) - 10 - cell_len(numbers))).rstrip()
             parts += [start, (f"{gpu_state(gpu):10}", colour_of(gpu["state"])), numbers, f"{printable(words)}\n"]

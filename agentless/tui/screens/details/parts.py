@@ -58,9 +58,9 @@ def beside(fields: Iterable[tuple[str, object]], width: int) -> list[Part]:
     return [*parts, "\n"] if parts else []
 
 
-def meter(share: float | None, width: int, colour: str) -> list[Part]:
+def meter(share: float | None, width: int, colour: str, *, alarm: bool = False) -> list[Part]:
     """A bar in a text of Textual's, in a colour of the theme such as `utilization`."""
-    return [(text, "dim" if style == "dim" else f"${style}") for text, style in look.bar(share, width, colour)]
+    return [(text, _COLOURS.get(style, f"${style}")) for text, style in look.bar(share, width, colour, alarm=alarm)]
 
 
 def explained(found: Any) -> list[Part]:

@@ -59,6 +59,8 @@ MOST = 1 << 16
 STDERR = 2
 BAR = 16
 """The width of a bar."""
+BESIDE = 94
+"""The least width for both bars of a GPU in a line."""
 LAST = 10
 """The last lines of the log below the summary."""
 _FROM = (("Mounts", "mounts", "source"), ("Volumes", "volumes", "name"), ("Uploads", "uploads", "source"))
@@ -168,6 +170,7 @@ class TaskDetails(Details):
                 ("owner", task["owner"]),
                 ("image", task["image"]),
                 ("where", where(task) if task["node"] else ""),
+                ("nodes", task.get("compute_nodes")),
                 ("requested", asked_for(task)),
                 *self._times(task),
                 ("try", tries(task)),
@@ -217,14 +220,19 @@ class TaskDetails(Details):
         """The GPUs that it holds now: utilization and memory."""
         held = [gpu for gpu in self.cluster.ordered_gpus() if task["id"] in gpu["tasks"]]
         parts: list[Part] = [("\nGPUs\n", "bold")] if held else []
+        is_wide = self.size.width >= BESIDE
+        wide = BAR if is_wide else BAR // 2
         for gpu in held:
-            used = gpu["utilization_pct"]
+            used, more = gpu["utilization_pct"], f" {look.of(gpu['temperature_c'], 'C'):>4} {watts(gpu['power_w']):>6}"
             parts += [
                 (gpu_place(gpu).ljust(15), "dim"),
-                *meter(None if used is None else used / 100, BAR, "utilization"),
-                f"{look.of(used, '%'):>5}  ",
-                *meter(look.memory_share(gpu), BAR, "memory"),
-                f"{memory_in_use(gpu):>14}  {look.of(gpu['temperature_c'], 'C'):>4} {watts(gpu['power_w']):>6}\n",
+                "util ",
+                *meter(None if used is None else used / 100, wide, "utilization", alarm=self.cluster.is_wasted(gpu)),
+                f"{look.of(used, '%'):>5}",
+                "  " if is_wide else f"{more}\n{'':15}",
+                "mem  ",
+                *meter(share := look.memory_share(gpu), wide, "memory", alarm=look.is_full(share)),
+                f"{memory_in_use(gpu):>14}{more if is_wide else ''}\n",
             ]
         for process in task["intruders"]:
             parts += [("intruder       ", "$text-error"), f"{printable(process_words(process))}\n"]

@@ -31,6 +31,7 @@ from agentless.tui.widgets.look import style_of
 STREAMS = {1: "stdout", 2: "stderr"}
 FOLLOWING = "Following"
 LOADING = "Loading …"
+NOTHING = "No output yet"
 PREVIEW = 200
 """Lines of the end that are shown while a longer log of a task that runs is received."""
 _FAST = 1 << 17
@@ -138,6 +139,9 @@ class LogPane(Vertical):
         with contextlib.suppress(AgentlessError):  # the whole log will say why
             for stream, data in self._client.frames(f"{path}/logs", follow=False, tail=PREVIEW):
                 preview.add(stream, data)
+            if not preview.size:
+                self._note = NOTHING
+                in_app(self.app, self.describe)
         if preview.size:
             in_app(self.app, self.log_lines.show, preview)
 
@@ -154,14 +158,14 @@ class LogPane(Vertical):
             self.log_lines.update()
             if self._counted is None:
                 self._count()
-            if self._note == LOADING and self.log_lines.source is spool:
+            if self._note in (LOADING, NOTHING) and self.log_lines.source is spool:
                 self._note = FOLLOWING
             self.describe()
 
     def _show_whole(self) -> LogSource | None:
         """All that is here so far."""
         if self.spool and self.log_lines.source is not self.spool:
-            before, self._note = self.log_lines.source, FOLLOWING if self._note == LOADING else self._note
+            before, self._note = self.log_lines.source, FOLLOWING if self._note in (LOADING, NOTHING) else self._note
             self.log_lines.show(self.spool)
             if isinstance(before, SpooledLog):
                 before.close()

@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from textual import events
 from textual.message import Message
 
-from agentless.client.words import cause_of, free_in_words, nodes_out
+from agentless.client.words import cluster_reason, free_in_words, nodes_out
 from agentless.model.text import printable
 from agentless.tui.data.cluster import ClusterState, Row, is_bad
 from agentless.tui.widgets import look
@@ -85,7 +85,7 @@ class ClusterPanels(GivenLines):
 
     def _words(self, cluster: Row) -> Iterator[Piece]:
         if cluster["reason"]:
-            yield f"  {printable(cause_of(cluster['name'], cluster['reason']))}", "bad"
+            yield f"  {printable(cluster_reason(cluster))}", "bad"
             return
         runs, waits = self._cluster.jobs(cluster["name"])
         yield "  tasks ", "dim"

@@ -19,7 +19,7 @@ MOST_CURVE = 6
 ROW = 46
 """The least width of the row of a GPU, with the gap."""
 WIDE_ROW = 68
-"""The width from which on nothing is left out of a row."""
+"""The width from which on a row has all but the power and the curve."""
 FRAME = 3
 """The lines of the panel of a node around its tiles: the frame, and one about the machine."""
 WIDE, NARROW = 3, 1

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from rich.cells import cell_len
 
-from agentless.client.words import gpu_number, left, memory_in_use, owner_and_name, watts
-from agentless.tui.data.cluster import ClusterState, Row
+from agentless.client.words import gpu_number, left, memory_in_use, watts
+from agentless.tui.data.cluster import TREND_SHORT, ClusterState, Row
 from agentless.tui.widgets import look
 from agentless.tui.widgets.lines import Piece, fitted
 
-LABELS = 90
-"""The least width of a row with labels before its bars."""
-POWER = 60
+ROOMY = 60
+"""The least width of a row with the temperature, and with the unit of its memory in full."""
+POWER = 76
 """The least width of a row with the power."""
 CURVE = 100
 """The least width of a row with a curve."""
+UTIL, MEM = "util", "mem"
+"""What the bars are of."""
 FIGURE = 11
 """The least width of the number behind a bar: `61.2/80 GiB`."""
 
@@ -78,37 +80,36 @@ class GpuPainter:
                 (" ", ""),
             ]
         if part == 1:
-            return [*self._meter("gpu", gpu, wide), (" ", "")]
+            return [*self._meter(UTIL, gpu, wide), (" ", "")]
         if part == 2:
-            return [*self._meter("mem", gpu, wide), (" ", "")]
+            return [*self._meter(MEM, gpu, wide), (" ", "")]
         if part < height - 1:
-            return [(look.curve(self._trend(gpu), wide, height - 4)[part - 3], "util"), (" ", "")]
+            return [(look.curve(self._cluster.trend(gpu), wide, height - 4)[part - 3], "util"), (" ", "")]
         return [*self._holder(gpu, wide), (" ", "")]
 
     def row(self, gpu: Row, width: int, chosen: str) -> list[Piece]:
         """A line for a GPU."""
         state, style = look.state_of(gpu, self._cluster)
         used, share = gpu["utilization_pct"], look.memory_share(gpu)
-        labels = width >= LABELS
-        bar = max(4, min(20, (width - (54 if labels else 36)) // 4))
-        numbers = f"{look.of(gpu['temperature_c'], 'C'):>4}"
+        bar = max(3, min(20, (width - 50) // 4))
+        memory, numbers = memory_in_use(gpu), f" {look.of(gpu['temperature_c'], 'C'):>4}"
         pieces: list[Piece] = [
             (f"{gpu_number(gpu):>3} ", f"strong {style}{chosen}"),
-            *([("gpu ", "dim")] if labels else []),
-            *look.bar(None if used is None else used / 100, bar, "util"),
+            (f"{UTIL} ", "dim"),
+            *look.bar(None if used is None else used / 100, bar, "util", alarm=self._cluster.is_wasted(gpu)),
             (f"{look.of(used, '%'):>5} ", ""),
-            *([("mem ", "dim")] if labels else []),
-            *look.bar(share, bar, "mem"),
-            (f"{memory_in_use(gpu):>13}", ""),
-            (f" {numbers}", look.heat_of(gpu)),
+            (f"{MEM} ", "dim"),
+            *look.bar(share, bar, "mem", alarm=look.is_full(share)),
+            (f"{memory:>13}" if width >= ROOMY else f"{memory.replace(' GiB', 'G', 1):>10}", ""),
+            *([(numbers, look.heat_of(gpu))] if width >= ROOMY else []),
             *([(f" {watts(gpu['power_w']):>6}", look.power_style(gpu))] if width >= POWER else []),
-            *([(f"  {look.curve(self._trend(gpu), width // 8, 1)[0]}", "util")] if width >= CURVE else []),
+            *([(f"  {TREND_SHORT} ", "dim"), *self._curve(gpu, width // 8)] if width >= CURVE else []),
             ("  ", ""),
         ]
         rest = max(0, width - 1 - sum(cell_len(text) for text, _ in pieces))
         if gpu["state"] in ("allocated", "foreign"):
             return [*pieces, *self._holder(gpu, rest), (" ", "")]
-        words = look.who(gpu, self._cluster.holders(gpu))
+        words = look.who(gpu, self._cluster)
         return [*pieces, (fitted(f"{state}: {words}" if words else state, rest), style), (" ", "")]
 
     def cell(self, gpu: Row, metric: Metric, width: int, chosen: str) -> list[Piece]:
@@ -127,34 +128,33 @@ class GpuPainter:
 
     # ------------------------------------------------------------------ pieces
 
-    def _trend(self, gpu: Row) -> Sequence[float | None]:
-        """Its utilization in the last minutes."""
-        return list(self._cluster.trends.get((gpu["node"], gpu["uuid"]), ()))
+    def _curve(self, gpu: Row, width: int) -> list[Piece]:
+        return [(look.curve(self._cluster.trend(gpu), width, 1)[0], "util")]
 
     def _meter(self, label: str, gpu: Row, width: int) -> list[Piece]:
         used = gpu["utilization_pct"]
-        share, words = (
-            (None if used is None else used / 100, look.of(used, "%"))
-            if label == "gpu"
-            else (look.memory_share(gpu), memory_in_use(gpu))
-        )
-        style = "util" if label == "gpu" else "mem"
+        if label == UTIL:
+            share, words, style = None if used is None else used / 100, look.of(used, "%"), "util"
+            alarm = self._cluster.is_wasted(gpu)
+        else:
+            share, words, style = look.memory_share(gpu), memory_in_use(gpu), "mem"
+            alarm = look.is_full(share)
         figure = max(FIGURE, len(memory_in_use(gpu)) + 1)  # one width, so that both bars end alike
         return [
-            (f"{label} ", "dim"),
-            *look.bar(share, max(0, width - 4 - figure), style),
-            (fitted(words, min(figure, max(0, width - 4)), right=True), ""),
+            (f"{label:{len(UTIL)}} ", "dim"),
+            *look.bar(share, max(0, width - len(UTIL) - 1 - figure), style, alarm=alarm),
+            (fitted(words, min(figure, max(0, width - len(UTIL) - 1)), right=True), ""),
         ]
 
     def _holder(self, gpu: Row, width: int) -> list[Piece]:
         """Who has it, with what, and how long still; or why it is not free."""
         tasks = self._cluster.holders(gpu)
         if gpu["state"] != "allocated" or not tasks:
-            return [(fitted(look.who(gpu, tasks), width), "" if gpu["state"] != "unhealthy" else "bad")]
+            return [(fitted(look.who(gpu, self._cluster), width), "" if gpu["state"] != "unhealthy" else "bad")]
         if len(tasks) > 1 or gpu["idle_since"]:
-            return [(fitted(look.who(gpu, tasks), width), "")]
+            return [(fitted(look.who(gpu, self._cluster), width), "")]
         task = tasks[0]
-        words, time_left = owner_and_name(task), left(task)
+        words, time_left = self._cluster.called(task), left(task)
         owner, _, _ = words.partition(" ")
         if cell_len(words) + 1 + len(time_left) > width:
             time_left = time_left.removeprefix("for ")

@@ -9,8 +9,8 @@ from textual import events
 from textual.binding import Binding, BindingType
 from textual.message import Message
 
-from agentless.tui.data.cluster import ClusterState, Row
-from agentless.tui.screens.overview.form import LEGEND, Cell, Form, Group, Panel, arranged, height_of_rows
+from agentless.tui.data.cluster import TREND_WORDS, ClusterState, Row
+from agentless.tui.screens.overview.form import LEGEND, TILE_LINES, Cell, Form, Group, Panel, arranged, height_of_rows
 from agentless.tui.screens.overview.gpu import METRICS, GpuPainter, grouped
 from agentless.tui.screens.overview.node import NodePainter
 from agentless.tui.widgets.lines import Lines, Piece, fitted
@@ -108,7 +108,9 @@ class ClusterMap(Lines):
             return [(fitted(panel.heading, width), "strong")]
         if self._form.kind == "tiles":
             if y in (0, panel.height - 1):
-                return self._machines.top(name, gpus, width) if not y else self._machines.bottom(width)
+                has_curves = any(cell.height > TILE_LINES for cell in panel.cells)
+                about = f"utilization, {TREND_WORDS}" if has_curves else ""
+                return self._machines.top(name, gpus, width) if not y else self._machines.bottom(width, about)
             inner = self._machines.machine(name, width - 2) if y == 1 else self._cells(panel, y)
             rest = width - 2 - sum(cell_len(text) for text, _ in inner)
             return [("│", "dim"), *inner, (" " * rest, ""), ("│", "dim")]

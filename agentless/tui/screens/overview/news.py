@@ -8,7 +8,7 @@ from itertools import islice
 
 from rich.cells import cell_len
 
-from agentless.client.words import left, owner_and_name, rank, starts, unix_time, where
+from agentless.client.words import left, rank, starts, unix_time, where
 from agentless.model.units import short_duration
 from agentless.tui.data.cluster import ClusterState, Row
 from agentless.tui.screens.events import event_about, event_words
@@ -25,7 +25,9 @@ LINKS = "Each view has an address: the back button goes back, and a copied addre
 HINT = "New here? ? lists all keys, / finds anything, Enter shows details, n submits a task."
 RECENT = 40
 """The most events."""
-_IN_QUEUE = "job-queued"
+_IN_QUEUE, _STARTED = "job-queued", "launched"
+_BEFORE_START = ("assigned", "met", "step")
+"""What a start makes old."""
 OWNERS = 5
 """The most owners whose GPUs are counted."""
 HEADED = 8
@@ -134,21 +136,21 @@ class News(GivenLines, can_focus=False):
                 when = f"next, {when or 'start unknown'}"
             wants = f": {len(others) + 1} of {batch} pending" if others else f" needs {where(task)}"
             name = f" {task['name']}" if task["name"] else ""
-            head = fitted(f"{place:>2} {task['owner']}{name}{wants}", width - len(when) - 1)
+            head = fitted(f"{place:>2} {self._cluster.who(task['owner'])}{name}{wants}", width - len(when) - 1)
             yield [(head, "warn" if at else "strong"), (f" {when}", "strong")]
             for line in folded(reason, width - 3, MOST):
                 yield [("   " + line, "dim")]
 
     def _of_owners(self, width: int) -> Iterator[list[Piece]]:
-        """Who holds how many GPUs, if it is more than one."""
+        """Who holds how many GPUs."""
         held = {  # a GPU once, however many tasks share it, and whichever slices of it they have
-            (task["owner"], gpu["node"], gpu.get("parent") or gpu["uuid"])
+            (self._cluster.who(task["owner"]), gpu["node"], gpu.get("parent") or gpu["uuid"])
             for gpu in self._cluster.gpus.values()
             for task in self._cluster.holders(gpu)
         }
         counts, total = Counter(owner for owner, *_ in held), len(self._cluster.whole_gpus())
         owners = sorted(counts.items(), key=lambda each: (-each[1], each[0]))[:OWNERS]
-        if len(owners) < 2:
+        if not owners:
             return
         if not self.is_tall:
             words = " · ".join(f"{owner} {count}" for owner, count in owners)
@@ -168,15 +170,17 @@ class News(GivenLines, can_focus=False):
         for task in sorted(runs, key=lambda task: task["started_at"] or "", reverse=True):
             place, time_left = where(task), left(task) if task["state"] == "running" else task["state"]
             room = max(0, width - 14 - 1 - len(time_left) - 1)
-            what = f"{rank(task)} {owner_and_name(task)}".strip()
+            what = f"{rank(task)} {self._cluster.called(task)}".strip()
             yield [(fitted(place, 14) + " ", "held"), (fitted(what, room), ""), (f" {time_left}", "dim")]
 
     def _of_events(self, width: int) -> Iterator[list[Piece]]:
         """The newest events first."""
         for event in _without_repetition(list(islice(reversed(self._cluster.events), RECENT))):
             about, (what, style) = event_about(event), event_words(event)
+            if event.get("event") == _STARTED and event["task"]["node"]:
+                what += f" on {where(event['task'])}"
             if event.get("task"):
-                about += f" {event['task']['owner'].partition('@')[0]}"
+                about += f" {self._cluster.who(event['task']['owner'])}"
             when = short_duration(self._cluster.now - event["at"])
             room = max(0, width - len(when) - 5)
             words = fitted(f"{about} ", min(len(about) + 1, room))
@@ -192,15 +196,17 @@ def _start(task: Row) -> tuple[bool, float]:
 def _without_repetition(events: list[Row]) -> list[Row]:
     """The events, newest first; of a node that stays as it is, only the one that said so first.
 
-    Of a job in the queue of a cluster only the last one: its reasons change often.
+    Of a job in the queue of a cluster only the last one: its reasons change often. Of a start only that it is done.
     """
     fresh: list[Row] = []
     said: dict[str, Piece] = {}
+    started = {event_about(event): event["at"] for event in reversed(events) if event.get("event") == _STARTED}
     queued = {event_about(event): event["at"] for event in reversed(events) if event.get("event") == _IN_QUEUE}
     for event in reversed(events):
         about, words = event_about(event), event_words(event)
         is_last = event.get("event") != _IN_QUEUE or queued[about] == event["at"]
-        if is_last and (event.get("task") or said.get(about) != words):
+        is_old = event.get("event") in _BEFORE_START and event["at"] <= started.get(about, 0.0)
+        if is_last and not is_old and (event.get("task") or said.get(about) != words):
             fresh.append(event)
         said[about] = words
     return fresh[::-1]

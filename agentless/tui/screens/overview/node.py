@@ -50,9 +50,10 @@ class NodePainter:
             ("─" * line, "dim"), (right, "good" if node["gpus_free"] else "dim"), ("┐", "dim"),
         ]  # fmt: skip
 
-    def bottom(self, width: int) -> list[Piece]:
-        """The lower edge of a panel."""
-        return [("└" + "─" * max(0, width - 2) + "┘", "dim")]
+    def bottom(self, width: int, about: str) -> list[Piece]:
+        """The lower edge of a panel, with what its curves are about."""
+        words = f" {about} ─" if about and len(about) + 6 <= width else ""
+        return [("└" + "─" * max(0, width - 2 - len(words)) + words + "┘", "dim")]
 
     def machine(self, name: str, width: int) -> list[Piece]:
         """How busy the machine is, in as many words as fit."""
@@ -65,7 +66,9 @@ class NodePainter:
             if wide + 2 > room:
                 continue
             room -= wide + 2
-            pieces += [(f"{words[0]} ", "dim"), *look.bar(share, METER * meter, "held", thin=True), (" " * meter, "")]
+            alarm = words[0] == "mem" and look.is_full(share)
+            bar = look.bar(share, METER * meter, "held", thin=True, alarm=alarm)
+            pieces += [(f"{words[0]} ", "dim"), *bar, (" " * meter, "")]
             pieces += [(f"{words[1]}  ", "")]
         return [*pieces, (" " * room, "")]
 
@@ -101,7 +104,7 @@ class NodePainter:
         if width < _FREE:
             return [(" " * width, "")]
         free = f"{node['gpus_free']}/{node['gpus']}" if node["gpus"] else "no GPU"
-        owners = Counter(task["owner"] for gpu in gpus for task in self._cluster.holders(gpu))
+        owners = Counter(self._cluster.who(task["owner"]) for gpu in gpus for task in self._cluster.holders(gpu))
         words = ", ".join(f"{owner} {count}" for owner, count in owners.most_common())
         is_well = node["state"] == "online"
         if not is_well:

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentless.client.plot import Series, plot
+from agentless.tui.data.load import Load, load_of
+from agentless.tui.widgets import look
 from agentless.tui.widgets.lines import GivenLines, Piece
 
 SPAN = 3600.0
@@ -22,24 +24,30 @@ class Use(GivenLines, can_focus=False):
     def __init__(self) -> None:
         super().__init__()
         self._series: tuple[Curve, Curve] = ((), ())
+        self._now = Load(None, 0.0, 0.0)
 
     def show(self, series: tuple[Curve, Curve]) -> None:
         """Draw these."""
         self._series = series
         self.update()
 
+    def say(self, now: Load) -> None:
+        """Write the present load above the curves."""
+        if now != self._now:
+            self._now = now
+            self.update()
+
     def update(self) -> None:
         """Draw for the present size."""
         width, height = self.size.width, self.size.height
         if width < 20 or height < 4:
             return
-        used, memory = (next((value for value in reversed(each) if value is not None), None) for each in self._series)
         title: list[Piece] = [
             ("All GPUs ", "strong"),
             ("━ utilization", "util"),
-            (f" {'-' if used is None else f'{used:.0f}%'}  ", ""),
+            (f" {look.of(self._now.utilization, '%')}  ", ""),
             ("━ memory", "mem"),
-            (f" {'-' if memory is None else f'{memory:.0f}%'}", ""),
+            (f" {look.of(self._now.memory, '%')}", ""),
         ]
         drawn = plot(
             [Series("memory", self._series[1], "mem"), Series("utilization", self._series[0], "util")],
@@ -56,20 +64,13 @@ class Use(GivenLines, can_focus=False):
         self.update()
 
 
-def use_of(gpus: Sequence[Any], totals: Mapping[tuple[str, str], float]) -> tuple[Curve, Curve]:
-    """The mean utilization of these GPUs at each time, and the share of their memory in use, both in percent.
+def use_of(gpus: Sequence[Any], sizes: Mapping[tuple[str, str], float | None]) -> tuple[Curve, Curve]:
+    """The load of these GPUs at each time: the mean utilization, and the share of their memory, both in percent.
 
-    `totals` are the sizes of their memories, by node and UUID.
+    `sizes` has the memory of each GPU that counts, by node and UUID.
     """
-    used = [gpu["utilization_pct"] for gpu in gpus]
-    sized = [(gpu["memory_used_mib"], total) for gpu in gpus if (total := totals.get((gpu["node"], gpu["uuid"])))]
-    memory = [[None if value is None else 100 * value / total for value in values] for values, total in sized]
-    return _means(used), _means(memory)
-
-
-def _means(rows: Sequence[Curve]) -> list[float | None]:
-    found: list[float | None] = []
-    for values in zip(*rows, strict=True):
-        known = [value for value in values if value is not None]
-        found.append(sum(known) / len(known) if known else None)
-    return found
+    counted = [gpu for gpu in gpus if (gpu["node"], gpu["uuid"]) in sizes]
+    totals = [sizes[gpu["node"], gpu["uuid"]] for gpu in counted]
+    columns = (zip(*(gpu[name] for gpu in counted), strict=True) for name in ("utilization_pct", "memory_used_mib"))
+    loads = [load_of(used, memory, totals) for used, memory in zip(*columns, strict=True)]
+    return [load.utilization for load in loads], [load.memory for load in loads]

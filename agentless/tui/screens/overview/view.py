@@ -23,7 +23,7 @@ from agentless.tui.screens.overview.map import ClusterMap
 from agentless.tui.screens.overview.news import News
 from agentless.tui.screens.overview.use import SPAN, Use, use_of
 from agentless.tui.widgets import look
-from agentless.tui.widgets.lines import GivenLines
+from agentless.tui.widgets.lines import GivenLines, fitted
 
 WIDE = 150
 """The least width for the news beside the GPUs; else they are below."""
@@ -150,6 +150,9 @@ class Overview(Container):
         right = self.query_one("#right")
         right.styles.width, right.styles.height = beside or "100%", band or "100%"
         self.news.update()
+        for use in (self._below, self._beside):
+            if use.display:
+                use.say(self.cluster.load())
         self._describe()
         if self.cluster.gpus and not self._asked:
             self.ask()
@@ -194,8 +197,8 @@ class Overview(Container):
         return used + panels
 
     def _show(self, history: Any) -> None:
-        totals = {key: gpu["memory_total_mib"] for key, gpu in self.cluster.gpus.items() if gpu["memory_total_mib"]}
-        series = use_of(history["gpus"], totals)
+        sizes = {(gpu["node"], gpu["uuid"]): gpu["memory_total_mib"] for gpu in self.cluster.whole_gpus()}
+        series = use_of(history["gpus"], sizes)
         self._below.show(series)
         self._beside.show(series)
 
@@ -204,7 +207,7 @@ class Overview(Container):
         if gpu is None or not self.map.cell:
             return
         numbers = f"{look.of(gpu['utilization_pct'], '%')} {memory_in_use(gpu)} {look.of(gpu['temperature_c'], 'C')}"
-        state, words = look.state_of(gpu, self.cluster)[0], look.who(gpu, self.cluster.holders(gpu))
+        state, words = look.state_of(gpu, self.cluster)[0], look.who(gpu, self.cluster)
         about = f"{gpu_place(gpu)}  {gpu_model(gpu)}  {numbers}  {state}  {words}"
         states = {gpu["state"] for gpu in self.cluster.gpus.values()}
         states |= {"unknown"} if any(map(self.cluster.is_silent, self.cluster.nodes)) else set()
@@ -212,6 +215,6 @@ class Overview(Container):
         states |= {"task"} if any(self.map.metric.number(gpu) is None for gpu in held) else set()
         self._legend.lines = [
             legend(self.map.metric, states, self.map.cell, self._width),
-            [(printable(about), "dim")],
+            [(fitted(printable(about), self._width), "dim")],
         ]
         self._legend.redraw()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from agentless.client.words import in_gangs, owner_and_name, place, short_target, starts, unix_time, where
+from agentless.client.words import in_gangs, place, short_target, starts, unix_time, where
 from agentless.model.units import short_duration
 from agentless.tui.data.cluster import ClusterState, Row
 from agentless.tui.screens.reports.base import SpannedReport
@@ -86,10 +86,10 @@ class Timeline(SpannedReport):
     def _runs(self, task: Row, axis: Axis) -> list[Piece]:
         end = _end(task)
         bar = axis.bar(axis.now, end, "█") if end else "─" * (axis.width - 1) + "→"
-        return self._row(where(task), owner_and_name(task), (bar, "good"), end)
+        return self._row(where(task), self.cluster.called(task), (bar, "good"), end)
 
     def _waits(self, task: Row, axis: Axis) -> list[Piece]:
-        target, who, begin = short_target(task["target"]), owner_and_name(task), _begin(task)
+        target, who, begin = short_target(task["target"]), self.cluster.called(task), _begin(task)
         if begin is None:
             words = fitted(task["reason"] or "start unknown", axis.width)
             return self._row(target, who, (words, "dim"), None, "unknown")

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Any, ClassVar
 
 from textual.binding import Binding, BindingType
 
-from agentless.client.plot import Series, plot
+from agentless.client import history
+from agentless.client.panels import drawn
 from agentless.client.words import or_dash, percent, used_in_all
 from agentless.model.usage.figures import BY
-from agentless.rules.usage.periods import periods
 from agentless.tui.data.cluster import ClusterState, Row
 from agentless.tui.screens.reports.base import SpannedReport
 from agentless.tui.widgets import look
@@ -23,8 +22,8 @@ NUMBERS, LENT = 34, 8
 """The width of the numbers behind a bar, and of one more column."""
 WIDE = 76
 """The least width for the sum beside the title."""
-HEIGHT = 10
-"""The lines of the plot."""
+HEIGHT = 12
+"""The lines of the plot, with its title."""
 
 
 class UsageReport(SpannedReport):
@@ -47,7 +46,7 @@ class UsageReport(SpannedReport):
 
     def fetch(self) -> Any:
         now = time.time()
-        return self.get("/v1/usage", edge=periods(now - SPANS[self.span], now), by=self._by)
+        return self.get("/v1/usage", edge=history.fine_edges(now - SPANS[self.span], now), by=self._by)
 
     def drawn(self, found: Any, width: int) -> Sequence[Sequence[Piece]]:
         rows = found["rows"]
@@ -65,7 +64,7 @@ class UsageReport(SpannedReport):
         lines += [_row(row, names, bar, most, lends=lends) for row in rows]
         if found["more"]:
             lines.append([(f"{found['more']:,} more with fewer GPU-hours", "dim")])
-        return [*lines, [], [("GPU-hours over time", "strong")], *_over_time(found["periods"], width)]
+        return [*lines, [], *drawn(history.of_usage(found), width - 1, HEIGHT)[0]]
 
 
 def _row(row: Row, names: int, bar: int, most: float, *, lends: bool) -> list[Piece]:
@@ -76,21 +75,3 @@ def _row(row: Row, names: int, bar: int, most: float, *, lends: bool) -> list[Pi
         (f" {row['gpu_hours']:>12,.2f}{percent(row['share']):>8}{row['tasks']:>8,}", ""),
         (f"{or_dash(row['utilization_pct'], '%'):>6}" + f"{lent:>{LENT}}" * lends, "dim"),
     ]
-
-
-def _over_time(parts: Sequence[Row], width: int) -> Sequence[Sequence[Piece]]:
-    """The GPU-hours of each period as a curve."""
-    values = [each["gpu_hours"] for each in parts]
-    if len(values) < 2:
-        return []
-    top = max(values) or 1.0
-    first, last = (datetime.fromisoformat(parts[at]["begins_at"]).timestamp() for at in (0, -1))
-
-    def at(place: float) -> str:
-        return f"{datetime.fromtimestamp(first + (last - first) * place).astimezone():%m-%d %H:%M}"
-
-    def words(value: float) -> str:
-        return f"{value:,.0f}" if top >= 10 else f"{value:.2g}"
-
-    series = [Series("GPU-hours", values, "util")]
-    return plot(series, width - 1, HEIGHT, top=top, words=words, times=at, filled=True)
