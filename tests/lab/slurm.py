@@ -1,9 +1,10 @@
 """A real Slurm on this machine: `munged`, `slurmctld`, and a `slurmd` for each node, in one folder. As root.
 
-GPUs are plain files, which Slurm takes for devices. Nothing is confined: no cgroups. `speed` other than 1 makes time
-pass so much faster for the daemons, through Debian's libfaketime, which counts their sleeps and timeouts in the same
-time: all of Slurm's intervals, limits and delays keep their proportions. What runs in a job has the machine's time.
-Then nobody is authenticated: a client of munge waits two seconds for its answer, which are a millisecond there.
+GPUs are plain files, which Slurm takes for devices. Nothing is confined but the memory of jobs, if that is wanted.
+`speed` other than 1 makes time pass so much faster for the daemons, through Debian's libfaketime, which counts their
+sleeps and timeouts in the same time: all of Slurm's intervals, limits and delays keep their proportions. What runs in a
+job has the machine's time. Then nobody is authenticated: a client of munge waits two seconds for its answer, which are
+a millisecond there.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ _PROGRAMS = {
 }
 COMMANDS = ("sbatch", "squeue", "scancel", "scontrol", "srun", "sacct", "sinfo", "sacctmgr")
 CORES_PER_GPU = 8
+MEMORY_GROUPS = Path("/sys/fs/cgroup/memory")
+"""Where the control groups for memory are; only those of version 1 can be used without a systemd."""
 _START = 60.0
 _LONG = "60000"
 """Seconds, as many as Slurm allows, for what must not happen since time passes faster."""
@@ -97,7 +100,8 @@ class Slurm:
     """`nodes` are the numbers of their GPUs by name; `partitions` and `settings` are words of slurm.conf.
 
     With `accounting` there is a slurmdbd, with a MariaDB of its own. With $AGENTLESS_LAB_SLURM, one of `roots.SLURMS`,
-    the programs are those of another Debian release.
+    the programs are those of another Debian release. With `memory` (MB of a node), jobs are confined to theirs. Then
+    the names of the nodes are those of control groups, which no other test may have.
 
     A context manager: the daemons run inside, and nothing of them is left outside but the folder.
     """
@@ -110,6 +114,7 @@ class Slurm:
         settings: Mapping[str, str] | None = None,
         speed: float = 1,
         accounting: bool = False,
+        memory: int | None = None,
     ) -> None:
         self.completed = folder / "completed"
         self._held = contextlib.ExitStack()
@@ -118,6 +123,9 @@ class Slurm:
         self._partitions = partitions
         by_speed = {"AuthType": "auth/munge", "AuthInfo": f"socket={folder}/munge/socket"} if speed == 1 else _FAST
         self._settings = {**_SETTINGS, **by_speed, **(settings or {})}
+        self._memory = memory
+        if memory:
+            self._settings |= {"TaskPlugin": "task/cgroup", "SelectTypeParameters": "CR_Core_Memory"}
         self._speed = speed
         self._accounting = Accounting(folder, self._port(), self._port()) if accounting else None
         if self._accounting:
@@ -225,7 +233,8 @@ class Slurm:
         for index in range(max(self._nodes.values())):
             at.joinpath("gpus", f"gpu{index}").touch()
         # 20.11 has no such key, and would need none.
-        at.joinpath("cgroup.conf").write_text("" if self._suite == "bullseye-slurm" else "CgroupPlugin=cgroup/v1\n")
+        groups = "" if self._suite == "bullseye-slurm" else "CgroupPlugin=cgroup/v1\n"
+        at.joinpath("cgroup.conf").write_text(groups + ("ConstrainRAMSpace=yes\n" if self._memory else ""))
         at.joinpath("gres.conf").write_text(
             "".join(
                 f"NodeName={name} Name=gpu File={at}/gpus/gpu[0-{count - 1}]\n" for name, count in self._nodes.items()
@@ -249,7 +258,8 @@ class Slurm:
         for name, gpus in self._nodes.items():
             where = f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={self._port()}"
             cores = f"Sockets=1 CoresPerSocket={CORES_PER_GPU * gpus} ThreadsPerCore=1"
-            lines.append(f"{where} {cores} Gres=gpu:{gpus}")
+            memory = f" RealMemory={self._memory}" if self._memory else ""
+            lines.append(f"{where} {cores}{memory} Gres=gpu:{gpus}")
         return lines + [f"PartitionName={name} Nodes=ALL {words}" for name, words in self._partitions.items()]
 
     def _port(self) -> int:
@@ -310,6 +320,9 @@ class Slurm:
             time.sleep(0.02)
         if self._process:
             self._process.wait()
+        if self._memory:
+            groups = [MEMORY_GROUPS / f"slurm_{name}" for name in self._nodes]
+            subprocess.run(["find", *groups, "-depth", "-type", "d", "-exec", "rmdir", "{}", ";"], check=False)
         self._held.close()
 
     def _has_open(self, pid: int) -> bool:

@@ -200,6 +200,8 @@ def test_the_first_cluster_that_can_take_it_and_answers_gets_it() -> None:
     [
         (waiting(), [], ""),
         (waiting(), [HPC], "goes to hpc in 1m 0s if it has not started by then"),
+        (waiting(), [replace(HPC, gone=True)], "cannot go to hpc: hpc is no longer in the inventory"),
+        (waiting(), [replace(HPC, name="old", gone=True), HPC], "goes to hpc in 1m 0s"),
         (waiting(**DUE), [HPC], "goes to hpc now"),
         (waiting(**DUE), [replace(HPC, silence="cut off")], "goes to hpc as soon as possible: hpc cannot be reached"),
         (waiting(**DUE), [replace(HPC, nodes=None)], "as soon as possible: the nodes of hpc are not known yet"),
@@ -251,6 +253,15 @@ def test_a_task_whose_job_is_refused_asks_of_nodes_what_it_had_asked_and_does_no
     for other in (replace(there, stop="stop"), apply(task, Assigned(Placement("hpc")), NOW)):
         with pytest.raises(IllegalMove):
             apply(other, event, NOW)
+
+
+def test_a_cluster_that_has_left_the_inventory_is_a_reason_and_takes_nothing() -> None:
+    clock: Any = SimpleNamespace(now=lambda: NOW)
+    nodes: Any = SimpleNamespace(clusters={"new": link_of("new")}, cluster=two_nodes, links={})
+    overflows, asks = Overflows(nodes, clock), waiting(**DUE)
+    asks = replace(asks, spec=replace(asks.spec, terms=Terms(overflow=("hpc",))))
+    assert overflows.words(asks, None) == "cannot go to hpc: hpc is no longer in the inventory"
+    assert (overflows.going([asks], {asks.id: None}), overflows.may_go(asks.spec)) == ({}, False)
 
 
 def test_a_refused_task_that_has_nowhere_to_wait_is_not_taken_back() -> None:

@@ -567,6 +567,7 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "slurm-logs.sh.j2": {**FOLDER, "job": values, "follow": st.booleans(), "tail": st.none() | st.integers(0, 9)},
     "slurm-nodes.sh.j2": {"partition": maybe, "format": values},
     "slurm-scripts.sh.j2": {"folder": values, "names": some},
+    "slurm-hear.sh.j2": {},
     "slurm-number.sh.j2": {},
     "slurm-own.sh.j2": {},
     "slurm-state.sh.j2": {},

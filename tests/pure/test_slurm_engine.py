@@ -106,10 +106,20 @@ def test_slurm_says_a_year_for_who_waits_for_a_job_without_a_time_limit_and_that
     assert begins.expected_at is not None
 
 
+def test_a_held_job_has_no_expected_start_whatever_slurm_had_said_before() -> None:
+    held = {"PENDING": "JobHeldAdmin", "REQUEUE_HOLD": "None", "REQUEUED": "launch failed requeued held"}
+    for state, reason in held.items():
+        line = job(state=state).replace("None|0|", f"{reason}|0|")
+        (waits,) = ENGINE.parse_containers(Result(0, f"{line}ended:\nwhole\n".encode()), 0.0)
+        assert (waits.state, waits.expected_at) == ("queued", None)
+
+
 def test_a_job_that_slurm_has_forgotten_has_the_end_that_its_script_wrote() -> None:
     ended = f"agentless-2abcdef|7 3 1795759824 1795759830 {COMMENT}"
     (end,) = ENGINE.parse_containers(Result(0, f"ended:\n{ended}\nwhole\n".encode()), 0.0)
     assert (end.id, end.exit_code, end.ran, end.signed) == ("7:agentless-2abcdef", 3, 6.0, True)
+    (odd,) = ENGINE.parse_containers(Result(0, f"ended:\n{ended.replace('|7 3', '|7 999')}\nwhole\n".encode()), 0.0)
+    assert (odd.state, odd.exit_code) == ("exited", None)
     (known,) = ENGINE.parse_containers(Result(0, f"{job()}ended:\n{ended}\nwhole\n".encode()), 0.0)
     assert known.state == "running"
 
@@ -188,7 +198,7 @@ def test_an_answer_that_is_cut_off_says_nothing_of_the_jobs_that_it_lacks() -> N
     with pytest.raises(TooMuch):
         found(job() * 20_001 + "ended:\nwhole")
     cut = ENGINE.parse_facts({"slurm.jobs": Result(0, job().encode())}, 0.0, 0.0)
-    assert (cut.containers, bool(cut.error)) == (None, True)
+    assert (cut.containers, cut.error) == (None, "too many jobs of agentless in the answer of squeue; remove some")
 
 
 def test_a_secret_and_a_variable_are_in_no_argument_of_sbatch() -> None:

@@ -43,6 +43,13 @@ def test_the_accounting_writes_an_exit_code_in_another_way() -> None:
     assert (job.state, job.exit_code, job.signal, job.gpus) == ("CANCELLED", 3, 15, 2)
 
 
+def test_a_code_that_no_program_can_have_is_unknown() -> None:
+    ends = {"3:0": 3, "255:0": 255, "256:0": None, "1000000127:0": None, "0:9": 137, "0:200": None}
+    ends |= {str(3 << 8): 3, "9": 137, str(256 << 8): None}
+    line = "7|FAILED|None|{}|1795759823|1795759824|1795759884|c1|cpu=8|x|c|"
+    assert {word: next(parse_jobs(line.format(word))).code for word in ends} == ends
+
+
 def test_the_text_of_squeue_says_what_its_json_says() -> None:
     """Both were recorded of one cluster at one moment."""
     jobs = {job.id: job for job in parse_jobs((DATA / "squeue-all-22.05.txt").read_text())}

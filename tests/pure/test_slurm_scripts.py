@@ -64,7 +64,7 @@ class Login:
         programs = "/usr/bin:/bin" if self.shell[0] != "busybox" else str(self.at / "applets")
         env = {"HOME": str(self.at), "AT": str(self.at), "PATH": f"{self.at}/bin:{programs}", **command.secrets}
         ran = subprocess.run(
-            [f"/usr/bin/{self.shell[0]}", *self.shell[1:], "-c", command.script],
+            [f"/usr/bin/{self.shell[0]}", *self.shell[1:], "-c", f"ulimit -v 262144\n{command.script}"],
             env=env,
             capture_output=True,
             check=False,
@@ -80,6 +80,11 @@ class Login:
 
     def jobs(self, task: str) -> tuple[Container, ...]:
         return ENGINE.parse_containers(self.run(ENGINE.containers(task)), 0.0)
+
+    def plays(self, **programs: str) -> None:
+        for name, script in programs.items():
+            self.at.joinpath("bin", name).write_text(f"#!/bin/sh\n{script}\n")
+            self.at.joinpath("bin", name).chmod(0o755)
 
     def says(self, **answers: str) -> None:
         for name, answer in answers.items():
@@ -97,10 +102,8 @@ def login(request: pytest.FixtureRequest, tmp_path: Path) -> Login:
     for name in ("bin", "applets"):
         tmp_path.joinpath(name).mkdir()
     subprocess.run(["busybox", "--install", "-s", tmp_path / "applets"], check=True)
-    for name, script in PLAYED.items():
-        tmp_path.joinpath("bin", name).write_text(f"#!/bin/sh\n{script}\n")
-        tmp_path.joinpath("bin", name).chmod(0o755)
     login = Login(request.param, tmp_path)
+    login.plays(**PLAYED)
     login.says(names="", jobs="", noted="", past="", numbers="", since="100|", config="")
     return login
 
@@ -137,6 +140,11 @@ def test_a_task_is_launched_seen_read_stopped_and_removed(login: Login) -> None:
     assert not (login.folder / "agentless-2task2" / "secrets").exists()
     assert login.run(ENGINE.remove("101:agentless-2task0", force=True)).ok
     assert not at.exists()
+    for command in (
+        ENGINE.logs("101:agentless-2task0", LogQuery()),
+        ENGINE.filtered_logs("101:agentless-2task0", ["wc"], []),
+    ):
+        assert login.run(command).err == "the folder of its job is gone, and its log with it\n"
     assert set(ENGINE.parse_scripts(login.run(ENGINE.scripts()))) == {"2task1", "2task2", "2task3"}
 
 
@@ -250,6 +258,23 @@ def test_a_launch_that_is_repeated_does_not_believe_the_number_of_another_job(lo
     assert login.asked() == []
 
 
+def test_an_answer_without_an_end_fills_no_memory_and_says_nothing_of_any_job(login: Login) -> None:
+    """Of a look, a launch and a stop; without a bound, the shell takes all memory that it can have."""
+    first, later = task("2task0", "hpc", spec=SPEC), task("2task1", "hpc", spec=SPEC)
+    login.launch(first)
+    endless = "an answer of Slurm has more than 8 MB, or breaks off"
+    login.plays(sbatch="exec yes")
+    with pytest.raises(NoAnswer, match=endless):
+        login.launch(later)
+    login.plays(squeue="exec yes")
+    facts = ENGINE.parse_facts({"slurm.jobs": login.run(Command("exec 2>&1\n" + ENGINE.facts()[0].script))}, 0, 0)
+    assert (facts.containers, facts.error) == (None, endless)
+    with pytest.raises(NoAnswer):
+        login.launch(task("2task2", "hpc", spec=SPEC))
+    stopped = login.run(ENGINE.signal("101:agentless-2task0", "KILL"))
+    assert (stopped.ok, stopped.err.strip()) == (False, endless)
+
+
 ODD = """a'b"$(id>x)`id>x`;*\\%j&|<"""
 
 
@@ -265,9 +290,7 @@ def test_a_partition_an_account_and_a_qos_reach_slurm_as_the_inventory_has_them(
     config = cluster(ODD)
     engine = Slurm(config, config.slurm or SlurmCluster(), Renderer([template_dir()]), SIGNER)
     script = 'for word; do echo "<$word>"; done >> $AT/asked; echo 101'
-    for program in ("sbatch", "srun", "sinfo"):
-        login.at.joinpath("bin", program).write_text(f"#!/bin/sh\n{script}\n")
-        login.at.joinpath("bin", program).chmod(0o755)
+    login.plays(sbatch=script, srun=script, sinfo=script)
     given = [f"<--partition=p{ODD}>", f"<--account={ODD}>", f"<--qos=q{ODD}>"]
     one, *two = (task(f"2task{each}", "hpc", batch="2task1" if each else "2task0") for each in range(3))
     for tasks in ([one], two):

@@ -21,13 +21,14 @@ def started(
     settings: Mapping[str, str],
     *,
     accounting: bool = False,
+    memory: int | None = None,
     lacks: Sequence[str] = (),
 ) -> Iterator[Slurm]:
     """A Slurm in a folder of its own. Skips the tests if this machine has none, or `lacks` something else."""
     if absent := [*missing(faketime=False), *lacks]:
         pytest.skip(f"no Slurm on this machine: {'; '.join(absent)}")
     folder = Path(tempfile.mkdtemp(prefix="agl-slurm-"))
-    with Slurm(folder, nodes, partitions, settings, accounting=accounting) as slurm:
+    with Slurm(folder, nodes, partitions, settings, accounting=accounting, memory=memory) as slurm:
         yield slurm
     subprocess.run(["rm", "-rf", folder], check=True)
 

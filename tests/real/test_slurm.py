@@ -104,6 +104,16 @@ def test_a_task_runs_on_the_cluster_and_its_output_and_exit_code_come_back(cli: 
     assert f"task {task['id']} has ended on c1 of hpc (failed" in cli("explain", task["id"]).out
 
 
+def test_output_without_a_line_break_is_in_the_log_while_the_task_runs(cli: Cli) -> None:
+    asks = "printf '\\r1%%'; printf ok? >&2; until [ -e $0 ]; do sleep 0.2; done; [ -t 1 ] || echo no terminal"
+    go = cli.lab.root / "go"
+    task = cli.submit("hpc", "--", "sh", "-c", asks, str(go))
+    until(lambda: cli("logs", task, code=None).out == "\r1%ok?")
+    go.touch()
+    assert end(cli, task)[0] == "completed"
+    assert cli("logs", task).out == "\r1%ok?no terminal\n"
+
+
 def test_what_waits_in_slurm_says_why_and_can_be_stopped_there(cli: Cli, slurm: Slurm) -> None:
     holder = running(cli, "4x", "--", "sleep", "300")
     waiting = cli.submit("hpc", "4x", "--time-limit", "10min", "--", "true")
@@ -123,6 +133,26 @@ def test_what_waits_in_slurm_says_why_and_can_be_stopped_there(cli: Cli, slurm: 
     assert state(cli, holder) == "stopped"
     refused = cli("shell", "hpc", code=2).err
     assert "hpc is a cluster, not a task; to log in to its login node, run: agentless ssh hpc" in refused
+
+
+def test_a_command_that_ignores_sigterm_is_killed_at_once_and_a_job_without_a_command_yet_ends_too(cli: Cli) -> None:
+    ignores = ("--", "sh", "-c", "trap '' TERM; echo up; exec sleep 300")
+    tasks = [running(cli, "1x", *words, *ignores) for words in ((), ("--nodes", "2"), ())]
+    until(lambda: all("up" in cli("logs", each, code=None).out for each in tasks))
+    cli("pause", tasks[-1])
+    program = cli.lab.nodes["login"].dir / "bin" / "srun"
+    before = program.read_text()
+    program.write_text("#!/bin/sh\nexec sleep 300\n")
+    try:
+        tasks.append(running(cli))
+    finally:
+        program.write_text(before)
+    began = time.monotonic()
+    cli("kill", *tasks)
+    assert time.monotonic() - began < 10  # Slurm itself waits for 30 seconds
+    found = [cli.task(each) for each in tasks]
+    assert [each["state"] for each in found] == ["killed"] * 4
+    assert [each["exit_code"] for each in found[:2]] == [137] * 2
 
 
 def test_a_task_on_several_nodes_is_one_job_whose_command_runs_once_on_each(cli: Cli) -> None:

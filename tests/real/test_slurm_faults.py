@@ -18,7 +18,7 @@ from agentless.engines import launch_script
 from agentless.model.containers.claim import TASK
 from tests.faults.kill import HOOK
 from tests.lab import Lab
-from tests.lab.slurm import Slurm
+from tests.lab.slurm import MEMORY_GROUPS, Slurm
 from tests.real.cli import Cli, Done, finish, until
 from tests.real.slurm import end, jobs, number, running, started, state
 
@@ -323,13 +323,32 @@ def test_a_preemptible_task_runs_again_as_the_same_job_or_ends_as_preempted(cli:
 
 
 def test_a_step_that_slurm_killed_for_want_of_memory_is_told_apart_from_a_failure(cli: Cli) -> None:
-    """By what srun says then, apart from the output; the Slurm of the lab confines no memory."""
+    """By what srun says then, apart from the output."""
     srun = cli.lab.nodes["login"].dir / "bin" / "srun"
     real = srun.read_text()
-    srun.write_text(f"{real.replace('exec ', '')}echo 'srun: error: c1: task 0: Out Of Memory' >&2; exit 137\n")
+    srun.write_text(f"{real.replace('exec ', '')}echo 'srun: error: c1: task 0: Out Of Memory' >&2; exit 1\n")
     task = cli.submit("hpc", "--", "true")
     assert end(cli, task)[:2] == ("killed_oom", 137)
     srun.write_text(real)
+
+
+def test_a_step_that_takes_more_memory_than_its_job_has_is_killed_and_its_task_says_so() -> None:
+    """Also on one of several nodes; the kernel does it, and what takes less goes on."""
+    lacks = [] if os.access(MEMORY_GROUPS / "cgroup.procs", os.W_OK) else ["no control groups of version 1 for memory"]
+    nodes, takes = {"memory1": 1, "memory2": 1}, ("--", "python3", "-c", "bytearray(300 << 20)")
+    with (
+        started(nodes, {"gpu": "Default=YES State=UP"}, {}, memory=2000, lacks=lacks) as slurm,
+        Lab(Path(tempfile.mkdtemp(prefix="agl-"))) as lab,
+    ):
+        _, cluster = slurm.login_of(lab)
+        cli = Cli(lab, inventory=f"version: 1\nclusters:\n  hpc: {{engine: slurm, {cluster}}}\nnodes: {{}}\n")
+        try:
+            words = [("--memory", "64M"), ("--memory", "64M", "--nodes", "2"), ("--memory", "900M")]
+            tasks = [cli.submit(*each, "hpc", *takes) for each in words]
+            assert [end(cli, each)[:2] for each in tasks] == [("killed_oom", 137)] * 2 + [("completed", 0)]
+            assert "oom-kill event" in cli("logs", tasks[0]).out
+        finally:
+            cli.close()
 
 
 def test_a_drained_node_is_a_reason_to_wait_and_its_tasks_run_on(cli: Cli, slurm: Slurm) -> None:

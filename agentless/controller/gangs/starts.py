@@ -19,6 +19,7 @@ from agentless.controller.nodes.reconciler import Reconciler
 from agentless.controller.state.event_bus import EventBus, LaunchWanted
 from agentless.controller.state.ledger import Ledger
 from agentless.controller.tasks.launch.launcher import Elsewhere, Launcher
+from agentless.controller.to_the_end import waited_for
 from agentless.errors import AgentlessError, NoAnswer, NodeBroken, NodeUnfit, Refused, RuntimeFailed, TemplateError
 from agentless.model.tasks.task import Assigning, Ended, Lost, Pending, Scheduled, Task
 from agentless.model.tasks.task_event import Launched, LaunchFailed, Met, TaskEvent, Unplaced
@@ -79,7 +80,7 @@ class Starts:
         if task is None or not task.spec.gang:
             await self._launcher.first(task_id, elsewhere)
         else:
-            await asyncio.shield(self._run(task, self._together))
+            await waited_for(self._run(task, self._together), f"task {task_id}: launch")
 
     def begin(self, task_id: str, elsewhere: Elsewhere) -> None:
         """Launch a task whose turn it is."""

@@ -134,9 +134,10 @@ class Overflows:
         return [replace(each, refused=said.get((each.name, each.config or SlurmCluster()), "")) for each in known]
 
     def _clusters(self, spec: TaskSpec) -> list[KnownCluster]:
-        """Those of them that are still in the inventory."""
-        links = [self._nodes.clusters[name] for name in self._names(spec) if name in self._nodes.clusters]
-        return [
-            KnownCluster(link.node.name, link.node.slurm, None if link.inside_at is None else link.inside, link.silence)
-            for link in links
-        ]
+        return [self._known(name) for name in self._names(spec)]
+
+    def _known(self, name: str) -> KnownCluster:
+        link = self._nodes.clusters.get(name)
+        if link is None:
+            return KnownCluster(name, gone=True)
+        return KnownCluster(name, link.node.slurm, None if link.inside_at is None else link.inside, link.silence)

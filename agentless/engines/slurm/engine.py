@@ -129,7 +129,7 @@ class Slurm:
             which = _CLUSTER.search(answer.out)
             return EngineFacts(containers=jobs, secrets=left, keeps=which and which[1])
         except TooMuch as error:
-            return EngineFacts(error=str(error))
+            return EngineFacts(error=str(error).removeprefix(f"{self._node.name}: "))
 
     def know(self, job: Container) -> None:
         """Take it from now on for what its labels say, whatever is changed of it."""
@@ -464,12 +464,13 @@ def _ended_job(line: str) -> Job | None:
         return None
     name, number, code, began, ended, told, comment = match.groups()
     state = {"told ": _TOLD, "oom ": _OOM}.get(told or "") or ("FAILED" if int(code) else "COMPLETED")
-    return Job(number, state, "", int(code), 0, None, float(began), float(ended), _NO_NODES, 0, name, comment)
+    known = int(code) if int(code) < 256 else None
+    return Job(number, state, "", known, 0, None, float(began), float(ended), _NO_NODES, 0, name, comment)
 
 
 def _expected(job: Job) -> float | None:
     """When a job that waits starts, if Slurm knows it."""
-    return job.start if job.waits and not _is_behind_endless(job) else None
+    return job.start if job.waits and not (job.is_held or _is_behind_endless(job)) else None
 
 
 def _is_behind_endless(job: Job) -> bool:

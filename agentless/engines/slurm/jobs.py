@@ -38,14 +38,14 @@ _PAUSED = frozenset({"SUSPENDED", "STOPPED"})
 class Job:
     """A job of ours, or one element of an array (`12_3`). Times are Unix seconds, None if it has none.
 
-    `start` of one that waits is when Slurm expects to start it. `signal` ended its script, 0: none did. `noted` is the
-    folder that has its number, empty if none has.
+    `start` of one that waits is when Slurm expects to start it. `signal` ended its script, 0: none did. `exit_code` is
+    None where Slurm has one that no program can have. `noted` is the folder that has its number, empty if none has.
     """
 
     id: str
     state: str
     reason: str
-    exit_code: int
+    exit_code: int | None
     signal: int
     submitted: float | None
     start: float | None
@@ -60,6 +60,11 @@ class Job:
     def waits(self) -> bool:
         """Whether it is in the queue."""
         return self.state in _WAITS
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it waits for somebody to release it. Slurm may still have a start from before."""
+        return self.waits and (self.state.endswith("_HOLD") or "held" in self.reason.lower())
 
     @property
     def runs(self) -> bool:
@@ -123,14 +128,13 @@ def _job(line: str) -> Job | None:
     )  # fmt: skip
 
 
-def _ended(code: str) -> tuple[int, int]:
+def _ended(code: str) -> tuple[int | None, int]:
     """The exit code and the signal: `sacct` has them as `3:0`, `squeue` as the status of wait(2)."""
     first, colon, second = code.partition(":")
     if not re.fullmatch(r"[0-9]{1,9}", first) or (colon and not re.fullmatch(r"[0-9]{1,9}", second)):
         return 0, 0
-    if colon:
-        return int(first), int(second)
-    return int(first) >> 8, int(first) & 127
+    exit_code, signal = (int(first), int(second)) if colon else (int(first) >> 8, int(first) & 127)
+    return (exit_code, signal) if max(exit_code, 2 * signal) < 256 else (None, 0)
 
 
 def _time(word: str) -> float | None:

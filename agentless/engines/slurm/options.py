@@ -46,8 +46,9 @@ def srun_options(spec: TaskSpec, cluster: SlurmCluster) -> list[str]:
     cores = [f"--cpus-per-task={math.ceil(spec.cores)}"] if spec.cores else []
     container = pyxis_options(spec) if spec.image and cluster.container == "pyxis" else []
     if (nodes := spec.multinode) is None:
-        return ["--ntasks=1", "--nodes=1", *cores, "--kill-on-bad-exit=1", *container]
-    # Each line of the log has its rank, and a node that ends without an error ends no other.
+        return ["--ntasks=1", "--nodes=1", "--unbuffered", *cores, "--kill-on-bad-exit=1", *container]
+    # Each line of the log has its rank, so a part of one waits for the rest. A node that ends without an error ends no
+    # other.
     where = [f"--ntasks={nodes.size}", f"--nodes={nodes.size}", "--ntasks-per-node=1", "--label", "--wait=0"]
     return [*where, *cores, f"--kill-on-bad-exit={int(nodes.on_member_failure == 'stop')}", *container]
 

@@ -26,7 +26,8 @@ from agentless.rules.submit.cluster_gpus import lacks, with_type
 class KnownCluster:
     """A cluster as it is known now: `silence` is why it does not answer, `nodes` are None before their first answer.
 
-    `refused` is why it has refused the job of the task that is meant, if it has.
+    `refused` is why it has refused the job of the task that is meant, if it has. `gone`: the inventory has no such
+    cluster any more.
     """
 
     name: str
@@ -34,9 +35,12 @@ class KnownCluster:
     nodes: Sequence[ClusterNode] | None = None
     silence: str | None = None
     refused: str = ""
+    gone: bool = False
 
     def refuses(self, spec: TaskSpec) -> str:
         """Why it cannot take a task, in words; empty if it can."""
+        if self.gone:
+            return f"{self.name} is no longer in the inventory"
         if self.refused:
             return f"{self.name} refused its job: {self.refused}"
         try:

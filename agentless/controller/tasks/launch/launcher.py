@@ -18,6 +18,7 @@ from agentless.controller.state.group_commit import GroupCommit
 from agentless.controller.state.ledger import Ledger
 from agentless.controller.tasks.launch.launches import Launches
 from agentless.controller.tasks.launch.preparation import Preparation
+from agentless.controller.to_the_end import waited_for
 from agentless.errors import (
     AgentlessError,
     FilesMissing,
@@ -43,6 +44,10 @@ ANSWER_WITHIN = 15.0
 
 Elsewhere = Callable[[str], bool]
 """Gives a task that a node could not start another place, and says whether there was one."""
+
+_FIRST_REST, _LONGEST_REST = 2.0, 16.0
+"""Seconds before a cluster that has given no answer is asked again for a job: at first, and at most. Each try doubles
+them: its looks come twice a second after commands."""
 
 _log = logging.getLogger(__name__)
 
@@ -73,12 +78,13 @@ class Launcher:
             lambda: Launches(ledger.stores.ownership, self._placed)
         )
         self._background: set[asyncio.Task[None]] = set()
+        self._rests: dict[str, tuple[float, float]] = {}  # since when, and how long
         bus.subscribe(LaunchWanted, self._wanted)
 
     async def first(self, task_id: str, elsewhere: Elsewhere) -> None:
         """Launch a new task, and wait. Raises Refused if nothing is left of the task, or NoAnswer."""
         # Shielded: a client that goes away must not leave a launch half done.
-        await asyncio.shield(self._spawn(self._first(task_id, elsewhere)))
+        await waited_for(self._spawn(self._first(task_id, elsewhere)), f"task {task_id}: launch")
 
     def begin(self, task_id: str, elsewhere: Elsewhere) -> None:
         """Launch a task whose turn it is."""
@@ -254,7 +260,7 @@ class Launcher:
     def _wanted(self, wanted: LaunchWanted) -> None:
         """Launch a task again; under the lock of the node, the name of its container shows whether it was started."""
         task = wanted.task
-        if task.spec.gang is None and task.id not in self._tasks.launching:
+        if task.spec.gang is None and task.id not in self._tasks.launching and not self._rests_now(task.id):
             self._tasks.launching.add(task.id)
             self._spawn(self._again(task.id))
 
@@ -272,6 +278,19 @@ class Launcher:
                 self._refused(task, error)
         except AgentlessError as error:
             _log.warning("task %s: retrying its launch: %s", task_id, error)
+            self._rest(task_id)
+
+    def _rest(self, task_id: str) -> None:
+        """Leave the cluster of a task alone for a while; nodes look for a task less often than these."""
+        self._rests = {each: rest for each, rest in self._rests.items() if each in self._tasks.live}
+        task = self._tasks.live.get(task_id)
+        if task and isinstance(self._nodes.every.get(task.node or ""), ClusterLink):
+            _, before = self._rests.get(task_id, (0.0, _FIRST_REST / 2))
+            self._rests[task_id] = self._clock.now(), min(2 * before, _LONGEST_REST)
+
+    def _rests_now(self, task_id: str) -> bool:
+        since, seconds = self._rests.get(task_id, (0.0, 0.0))
+        return 0 <= self._clock.now() - since < seconds
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
