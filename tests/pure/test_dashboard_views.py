@@ -19,6 +19,7 @@ from agentless.tui.app import SEEN, Dashboard
 from agentless.tui.data.cluster import ClusterState
 from agentless.tui.data.feed import Feed
 from agentless.tui.data.picks import Pick, picks
+from agentless.tui.screens.details.cluster import ClusterDetails
 from agentless.tui.screens.overview import news
 from agentless.tui.screens.overview.map import ClusterMap
 from agentless.tui.screens.submit import SubmitForm
@@ -394,7 +395,9 @@ async def test_gpus_are_counted_once_and_their_slices_apart():
         ]  # fmt: skip
 
 
-async def test_clusters_are_counted_apart_and_opened_from_the_list_of_nodes():
+async def test_clusters_are_counted_apart_and_opened_from_the_list_of_nodes(monkeypatch):
+    asked = list[str]()
+    monkeypatch.setattr(ClusterDetails, "get", lambda _, path: asked.append(path) or [])
     async with over({**tasks(*JOBS), "clusters": [HPC]}, (120, 40)) as eyes:
         await eyes.pilot.pause()
         for words in (
@@ -412,6 +415,10 @@ async def test_clusters_are_counted_apart_and_opened_from_the_list_of_nodes():
         await eyes.pilot.pause()
         assert "1 running, 1 pending" in eyes.text
         assert "job 8: waits for free resources" in eyes.text
+        for row in ({**HPC, "asked_at": "2026-11-22T08:01:00Z"}, {**HPC, "gpus_free": 1}):  # the answer has a new time
+            eyes.app.incoming.take({"now": RECORDED["now"], "clusters": [row]})
+            await eyes.app.workers.wait_for_complete()
+        assert asked == ["/v1/clusters/hpc/nodes"] * 2
         assert eyes.app.places.here.path == "/nodes/hpc"
         await eyes.press("down")
         assert eyes.app.target.task["id"] == "2next"

@@ -78,6 +78,7 @@ class ClusterDetails(Details):
         super().__init__(cluster)
         self.about_node = name
         self.tasks = ClusterTasks(cluster, name)
+        self._asked_about = self._about()
 
     def compose(self) -> ComposeResult:
         yield Static(id="known", markup=False)
@@ -102,13 +103,18 @@ class ClusterDetails(Details):
         super().cluster_changed(changed)
         if changed & self.KINDS and self.is_mounted:
             self._lay_out()
-        if "clusters" in changed and self.is_mounted:
+        if "clusters" in changed and self.is_mounted and (about := self._about()) != self._asked_about:
+            self._asked_about = about
             self.ask()
 
     def on_mount(self) -> None:
-        """Show what is known, and ask for the nodes."""
-        self.cluster_changed(set(self.KINDS))
+        """Begin with the tasks, if there are any."""
+        self._lay_out()
         self.set_focus(self.tasks.table.body if self.tasks.display else self.query_one(EndingScroll))
+
+    def _about(self) -> Row:
+        """What is known of the cluster, without the time: each answer has a new one."""
+        return self.cluster.clusters.get(self.about_node, {}) | {"asked_at": None}
 
     def _lay_out(self) -> None:
         """Show the tasks in the lines that they need, half of the screen at most."""
