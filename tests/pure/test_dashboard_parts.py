@@ -82,6 +82,18 @@ def test_a_trend_is_as_long_however_often_samples_come():
     assert known.trend(gpu) == [*[None] * (TREND - 5), 30, None, None, 50, 40]
 
 
+def test_a_trend_outlasts_a_connection_that_is_lost_for_less_than_a_sample():
+    known, key = cluster(), next(iter(cluster().gpus))
+    line = {"now": known.now, "gpus": [*known.gpus.values()]}
+    known.sampled()
+    known.clear()
+    known.apply(line)
+    known.remember({"gpus": [{"node": key[0], "uuid": key[1], "utilization_pct": [*range(TREND)]}]})
+    known.now += 1
+    known.sampled()
+    assert known.trend(known.gpus[key])[:-1] == [*range(1, TREND)]
+
+
 def test_the_queue_is_those_who_are_next_then_those_for_later():
     known = ClusterState()
     rows = [("c", "pending", 2, None), ("a", "scheduled", None, "2026-01-02"), ("b", "pending", 1, None)]

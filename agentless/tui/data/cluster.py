@@ -85,7 +85,7 @@ class ClusterState:
     def sampled(self) -> None:
         """Add the present utilisation of all GPUs to their trends, of which each point is a mean."""
         slot = int(self.now // STEP)
-        skipped = max(0, slot - self._slot - 1)
+        skipped = max(0, slot - self._slot - 1) if self._slot else 0
         self._in_slot = self._in_slot + 1 if slot == self._slot else 1
         for gpu in self.ordered_gpus():
             trend = self.trends.setdefault((gpu["node"], gpu["uuid"]), deque(maxlen=TREND))
