@@ -22,6 +22,7 @@ from agentless.tui.data.picks import Pick, picks
 from agentless.tui.screens.details.cluster import ClusterDetails
 from agentless.tui.screens.overview import news
 from agentless.tui.screens.overview.map import ClusterMap
+from agentless.tui.screens.overview.view import Overview
 from agentless.tui.screens.submit import SubmitForm
 from agentless.tui.screens.tasks import Tasks
 from agentless.tui.screens.view import _sorted
@@ -334,6 +335,18 @@ async def test_tasks_that_have_failed_lately_are_counted_and_those_of_an_hour_ag
     lately = {**FAILED, "ended_at": timestamp(RECORDED["now"] - 60)}
     text = await drawn(tasks(FAILED, *({**lately, "id": f"{at}"} for at in range(200))), size=(80, 24))
     assert "! 200 tasks failed" in text
+
+
+async def test_clusters_leave_the_nodes_their_lines_and_those_without_space_are_counted():
+    nodes = [{**RECORDED["nodes"][0], "name": f"n{at}"} for at in range(7)]
+    gpus = [{**RECORDED["gpus"][0], "node": f"n{at % 7}", "uuid": str(at)} for at in range(19)]
+    clusters = [{**HPC, "name": f"hpc{at}"} for at in range(3)]
+    async with over({**RECORDED, "nodes": nodes, "gpus": gpus, "clusters": clusters}, (90, 44)) as eyes:
+        await eyes.see("hpc2 online", lambda: eyes.app.query_one(Overview).size.height == 41)
+        shown = eyes.app.query_one(ClusterMap)
+        assert (shown.length(), shown.cell) == (26, 0)
+        await eyes.pilot.resize_terminal(90, 24)
+        await eyes.see("and 2 more clusters", lambda: "hpc0 online" in eyes.text)
 
 
 async def test_the_line_of_numbers_fits_a_large_cluster_with_trouble_on_80_columns():

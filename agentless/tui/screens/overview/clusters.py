@@ -10,6 +10,7 @@ from textual.message import Message
 
 from agentless.client.words import cluster_reason, free_in_words, nodes_out
 from agentless.model.text import printable
+from agentless.model.units import counted
 from agentless.tui.data.cluster import ClusterState, Row, is_bad
 from agentless.tui.widgets import look
 from agentless.tui.widgets.lines import GivenLines, Piece, fitted
@@ -40,10 +41,14 @@ class ClusterPanels(GivenLines):
         self.lines, self._names = [], []
         clusters = self._cluster.ordered_clusters()
         is_framed = height >= FRAMED and len(clusters) * 3 <= height // 4
-        for cluster in clusters[: max(1, height // 8)]:
+        most = max(2, height // 8)
+        shown = clusters if len(clusters) <= most else clusters[: most - 1]
+        for cluster in shown:
             lines = list(self._framed(cluster, width)) if is_framed else [self._short(cluster, width)]
             self.lines += lines
             self._names += [cluster["name"]] * len(lines)
+        if more := len(clusters) - len(shown):
+            self.lines.append(_cut([(f"and {counted(more, 'more cluster')}", "dim")], width))
         self.display = bool(self.lines)
         self.styles.height = len(self.lines)
         self.redraw()

@@ -134,9 +134,9 @@ class Overview(Container):
         self.set_class(is_wide, "-wide")
         self.news.is_tall = is_wide
         beside = max(46, min(72, width * 3 // 10)) + 1 if is_wide else 0
-        panels = min(len(self.cluster.clusters), height // 8)
+        panels = self.clusters.take(width - beside, height)
         band = 0 if is_wide else max(NEWS[0], min(NEWS[1], height - self.map.height_of_rows(width) - panels))
-        used = self._arrange(width - beside, height - band)
+        used = panels + self._arrange(width - beside, height - band - panels)
         curve = CURVE if width >= BESIDE else 0
         if is_wide:
             curve = max(TALL if height >= HIGH else 0, height - self.news.wanted(beside - 1))
@@ -188,13 +188,12 @@ class Overview(Container):
             in_app(self.app, self._show, self.app.client.get("/v1/history", since=SPAN, points=points))  # type: ignore[attr-defined]
 
     def _arrange(self, width: int, height: int) -> int:
-        """Arrange the nodes, with a legend below a heat map, and clusters; returns how many lines that takes."""
+        """Arrange the nodes, with a legend below a heat map; returns how many lines that takes."""
         self._width = width
-        panels = self.clusters.take(width, self.size.height)
-        used = self.map.take(width, max(1, height - panels))
+        used = self.map.take(width, max(1, height))
         self._legend.display = bool(self.map.legend)
         self.map.styles.height = used - self.map.legend
-        return used + panels
+        return used
 
     def _show(self, history: Any) -> None:
         sizes = {(gpu["node"], gpu["uuid"]): gpu["memory_total_mib"] for gpu in self.cluster.whole_gpus()}
