@@ -123,6 +123,8 @@ def _what_it_waits_for(served: Client, tasks: list[str], grace: float | None) ->
     found = served.get(f"/v1/tasks/{tasks[0]}")
     if job := job_of(found):
         return f"Stopping task {found['id']}, job {job} of {found['node']}"
+    if found["node"] in [each["name"] for each in served.get("/v1/clusters")]:
+        return f"Stopping task {found['id']} on its way to {found['node']}"
     if found["node"] and served.get(f"/v1/nodes/{found['node']}")["state"] == "offline":
         return f"{found['node']} does not answer; the stop is sent when it does"
     if grace is None:
