@@ -512,6 +512,12 @@ def cause_of(node: str, reason: str | None) -> str:
     return re.sub(rf"^{re.escape(node)}(?: \([^)]*\))?:? (?:cannot be reached: )?", "", reason or "", count=1)
 
 
+def node_state(node: dict[str, Any]) -> str:
+    """The state of a node or cluster, and why: `offline: no route to host`."""
+    cause = cause_of(node["name"], node["reason"])
+    return f"{node['state']}: {cause}" if cause else str(node["state"])
+
+
 def numa_lines(node: dict[str, Any]) -> list[str]:
     """The NUMA nodes of a machine that has several, a line for each."""
     lines = []

@@ -7,7 +7,7 @@ from collections import Counter, deque
 from collections.abc import Iterable
 from typing import Any
 
-from agentless.client.words import WAITING, cause_of, command_line, gpu_number, gpu_place, process_words, unix_time
+from agentless.client.words import WAITING, command_line, gpu_number, gpu_place, node_state, process_words, unix_time
 from agentless.model.nodes.device import parts_of
 from agentless.model.tasks.task import FAILED
 from agentless.model.tasks.task_id import first_try
@@ -213,7 +213,7 @@ class ClusterState:
     def problems(self) -> list[tuple[str, str]]:
         """The problems: each as what it is about, and a sentence."""
         found = [
-            (node["name"], f"{node['state']}: {cause_of(node['name'], node['reason'])}")
+            (node["name"], node_state(node))
             for node in (*self.ordered_nodes(), *self.ordered_clusters())
             if is_bad(node)
         ]

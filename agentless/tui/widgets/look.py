@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from agentless.client.plot import Series, dotted, spread
 from agentless.client.words import cause_of, gpu_reason, gpu_state, idle, reserved
-from agentless.tui.data.cluster import ClusterState, Row
+from agentless.tui.data.cluster import ClusterState, Row, is_bad
 from agentless.tui.widgets.lines import Piece
 
 STATES = {
@@ -40,6 +40,11 @@ _EIGHTHS = " ▁▂▃▄▅▆▇█"
 
 def style_of(state: str) -> str:
     return STATES.get(state, "")
+
+
+def style_of_name(node: Row) -> str:
+    """The style of the name of a node or cluster: that of its state if something is wrong."""
+    return style_of(node["state"]) if is_bad(node) else "strong"
 
 
 def bar(share: float | None, width: int, style: str, *, thin: bool = False, alarm: bool = False) -> list[Piece]:

@@ -11,7 +11,7 @@ from textual.message import Message
 from agentless.client.words import cluster_reason, free_in_words, nodes_out
 from agentless.model.text import printable
 from agentless.model.units import counted
-from agentless.tui.data.cluster import ClusterState, Row, is_bad
+from agentless.tui.data.cluster import ClusterState, Row
 from agentless.tui.widgets import look
 from agentless.tui.widgets.lines import GivenLines, Piece, fitted
 
@@ -65,15 +65,16 @@ class ClusterPanels(GivenLines):
         name, free = printable(cluster["name"]), f" {_free(cluster)} "
         line = max(0, width - 5 - cell_len(name) - len(cluster["state"]) - len(free))
         yield [
-            ("┌ ", "dim"), (name, _of_name(cluster)), (" ", ""), (cluster["state"], look.style_of(cluster["state"])),
-            (" ", ""), ("─" * line, "dim"), (free, "good" if cluster["gpus_free"] else "dim"), ("┐", "dim"),
+            ("┌ ", "dim"), (name, look.style_of_name(cluster)), (" ", ""),
+            (cluster["state"], look.style_of(cluster["state"])), (" ", ""), ("─" * line, "dim"),
+            (free, "good" if cluster["gpus_free"] else "dim"), ("┐", "dim"),
         ]  # fmt: skip
         yield [("│", "dim"), *_cut([*self._meters(cluster), *self._words(cluster)], width - 2), ("│", "dim")]
         yield [("└" + "─" * max(0, width - 2) + "┘", "dim")]
 
     def _short(self, cluster: Row, width: int) -> list[Piece]:
         pieces = [
-            (printable(cluster["name"]), _of_name(cluster)),
+            (printable(cluster["name"]), look.style_of_name(cluster)),
             (f" {cluster['state']}", look.style_of(cluster["state"])),
             (f"  {_free(cluster)}", "good" if cluster["gpus_free"] else "dim"),
             *self._words(cluster),
@@ -105,10 +106,6 @@ def _free(cluster: Row) -> str:
     if cluster["reason"] or not cluster["asked_at"]:
         return "Slurm"
     return free_in_words(cluster)
-
-
-def _of_name(cluster: Row) -> str:
-    return look.style_of(cluster["state"]) if is_bad(cluster) else "strong"
 
 
 def _cut(pieces: list[Piece], width: int) -> list[Piece]:

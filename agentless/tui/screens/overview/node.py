@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from rich.cells import cell_len
 
-from agentless.client.words import cause_of, cores_in_use, gpu_model, in_use, memory, rate
+from agentless.client.words import cause_of, cores_in_use, gpu_model, in_use, memory, node_state, rate
 from agentless.model.text import printable
 from agentless.model.units import counted
 from agentless.tui.data.cluster import ClusterState, Row, count, is_bad
@@ -35,18 +35,18 @@ class NodePainter:
         """The upper edge of a panel, with the name and state of the node, and what is free of it."""
         node, style = self._node(name)
         style = "sick" if is_bad(node) else style
-        state = _state(node)
+        state = printable(node_state(node))
         right = f" {' · '.join(self._free(node, gpus))} " if node["gpus"] else ""
         left = fitted(printable(name), min(cell_len(name), max(0, width - 6)))
         room = width - 5 - cell_len(left)
-        words = fitted(printable(state), min(cell_len(printable(state)), max(0, room - 1)))
+        words = fitted(state, min(cell_len(state), max(0, room - 1)))
         if cell_len(words) + cell_len(right) + 2 > room:
             right = f" {node['gpus_free']}/{node['gpus']} " if node["gpus"] else ""
         if cell_len(words) + cell_len(right) + 2 > room:
             right = ""
         line = max(0, width - 5 - cell_len(left) - cell_len(words) - cell_len(right) - 1)
         return [
-            ("┌ ", "dim"), (left, _of_name(node)), (" ", ""), (words, style), (" ", ""),
+            ("┌ ", "dim"), (left, look.style_of_name(node)), (" ", ""), (words, style), (" ", ""),
             ("─" * line, "dim"), (right, "good" if node["gpus_free"] else "dim"), ("┐", "dim"),
         ]  # fmt: skip
 
@@ -88,7 +88,7 @@ class NodePainter:
             about += (" · " if about else "  ") + each
         reason = f"  {printable(cause_of(node['name'], node['reason']))}" if node["reason"] else ""
         return [
-            (title, _of_name(node)),
+            (title, look.style_of_name(node)),
             (" ", ""),
             (node["state"], "sick" if is_bad(node) else style),
             (about, "dim"),
@@ -108,9 +108,7 @@ class NodePainter:
         words = ", ".join(f"{owner} {count}" for owner, count in owners.most_common())
         is_well = node["state"] == "online"
         if not is_well:
-            words = (
-                f"{node['state']}: {cause_of(node['name'], node['reason'])}" if node["reason"] else str(node["state"])
-            )
+            words = node_state(node)
         rest = width - _FREE
         room = min(rest, _OWNERS) if alone and is_well else rest
         words = printable(words) if room >= _LEAST else ""
@@ -125,7 +123,7 @@ class NodePainter:
 
     def name(self, name: str, width: int) -> Piece:
         """The name before a strip."""
-        return (fitted(printable(name), width) + " ", _of_name(self._node(name)[0]))
+        return (fitted(printable(name), width) + " ", look.style_of_name(self._node(name)[0]))
 
     # ------------------------------------------------------------------ inside
 
@@ -164,14 +162,3 @@ class NodePainter:
         if node.get("temperature_c") is not None:
             found.append((("temp", f"{node['temperature_c']}C"), None))
         return found
-
-
-def _of_name(node: Row) -> str:
-    """The style of the name: that of the state if something is wrong."""
-    return look.style_of(node["state"]) if is_bad(node) else "strong"
-
-
-def _state(node: Row) -> str:
-    """The state, and why."""
-    cause = cause_of(node["name"], node["reason"])
-    return f"{node['state']}: {cause}" if cause else str(node["state"])
