@@ -22,8 +22,9 @@ from agentless.rules.submit.options import OPTIONS, PANELS, Options, options_of
 from agentless.rules.submit.task_request import Outside, task_request
 from agentless.tui.data import form, local_files
 from agentless.tui.data.copied import fields_of, fields_of_vps, mates
-from agentless.tui.data.form import TASK, VPS, checked, previews_of, submission_of, with_files_of
+from agentless.tui.data.form import TASK, VPS, checked, previews_of, with_files_of
 from agentless.tui.widgets.fields import LABEL
+from tests.pure.forms import submission_of
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJqfJ8vLpN1lS1kQwM0u3bq3Jp1h5N2o0dW0v0m8Q9aB"
 TEXTS = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=8)

@@ -22,11 +22,12 @@ from agentless.model.tasks.task import Ended
 from agentless.tui.app import Dashboard
 from agentless.tui.data import forwards
 from agentless.tui.data.copied import fields_of_vps
-from agentless.tui.data.form import TASK, VPS, submission_of
+from agentless.tui.data.form import TASK, VPS
 from agentless.tui.screens.places import Places
 from agentless.tui.screens.vps.snapshots import Snapshots
 from tests.fleet.eyes import Eyes
 from tests.pure.build import NOW, spec, task
+from tests.pure.forms import submission_of
 from tests.pure.test_dashboard_views import FAILED, RECORDED, RUNS, alone, drawn, over, tasks  # noqa: F401 - for all
 
 RUNNING = {**RUNS, "id": "2v1", "name": "dev", "workload": "vps", "env": None, "command": []}

@@ -177,14 +177,6 @@ _LARGEST_FILE = 1 << 20
 _NO_PLACE = "No resources requested: enter GPUs in Where, like node1::0 or 2xA100"
 
 
-class WrongField(UsageError):
-    """What is wrong with a field."""
-
-    def __init__(self, field: str, message: str) -> None:
-        super().__init__(message)
-        self.field = field
-
-
 def checked(
     kind: FormKind, values: Mapping[str, str], *, preview: bool = False
 ) -> tuple[TaskRequest | None, dict[str, str]]:
@@ -240,14 +232,6 @@ def _lines_of(path: str) -> list[str]:
         if about.st_size > _LARGEST_FILE:
             raise UsageError(f"{path} has more than 1 MiB; use agentless submit, which reads larger files")
     return read_lines(path)
-
-
-def submission_of(kind: FormKind, values: Mapping[str, str], *, preview: bool = False) -> TaskRequest:
-    """The submission that the fields ask for, a text by name each; raises WrongField."""
-    asked, wrong = checked(kind, values, preview=preview)
-    if asked is None:
-        raise WrongField(*next(iter(wrong.items())))
-    return asked
 
 
 def _placed(kind: FormKind, message: str, filled: list[str]) -> dict[str, str]:
