@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import shlex
 import time
@@ -25,8 +24,6 @@ WAITING = ("pending", "scheduled", "blocked", "submitted")
 _INSIDE = 16
 """The most characters of the compute nodes of a task in a line; of more there is only their number."""
 _DAY = 86400.0
-_MOMENT = r"(\d{4}-\d\d-\d\d \d\d:\d\d(?: UTC|[+-]\d\d:\d\d))"
-_FROM_TO = re.compile(f"from {_MOMENT} to {_MOMENT}")
 _NAMED = 3
 """The most nodes of a cluster that are named in a line."""
 
@@ -115,18 +112,14 @@ def gpu_reason(gpu: dict[str, Any]) -> str:
 
 def reserved(gpu: dict[str, Any]) -> str:
     """Its reservation where there is little room: `reserved for ann until 18:00 (deadline)`; empty if it has none."""
-    notice = str(gpu["reserved"] or "")
-    with contextlib.suppress(ValueError, OverflowError):  # a time in a reason, which a person wrote
-        return _FROM_TO.sub(_next, notice, count=1)
-    return notice
-
-
-def _next(period: re.Match[str]) -> str:
-    """The end of a period, or its beginning as long as that is to come."""
-    begin, end = (unix_time(moment.replace(" UTC", "Z")) for moment in period.groups())
-    now = time.time()
+    known = gpu.get("reservation")
+    if not known:
+        return gpu["reserved"] or ""  # controllers of older versions have only the words
+    begin, end, now = unix_time(known["begins_at"]), unix_time(known["ends_at"]), time.time()
     word, moment = ("from", begin) if begin > now else ("until", end)
-    return f"{word} {format_moment(moment)[11 if moment - now < _DAY else 5 : 16]}"
+    when = f"{word} {format_moment(moment)[11 if moment - now < _DAY else 5 : 16]}"
+    because = f" ({known['reason']})" if known["reason"] else ""
+    return f"reserved for {known['owner'] or 'maintenance'} {when}{because}"
 
 
 def program_words(process: dict[str, Any]) -> str:

@@ -201,16 +201,26 @@ class ExplainView:
 
 
 @dataclass(frozen=True, slots=True)
+class ReservedView:
+    """For whom a GPU is reserved, when and why; `owner` is None for maintenance."""
+
+    owner: str | None
+    begins_at: str
+    ends_at: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class GpuView:
     """A GPU. `task` is the id of the task that holds it, `reason` why it is not free.
 
     `tasks` are all tasks that hold it, and `shares` is how many may (1: not shared). `reserved` describes a reservation
-    that is active or begins within a day. `idle_since`: the task has not used it since then, if reported. `mine`: the
-    task belongs to the caller. `desktop` are those of `processes` that keep no task from it. `assumed`:
-    why nobody knows who uses it, if the inventory says to take it for free. `unified`: its memory is the machine's.
-    Part of a GPU has the `kind` `slice`, the UUID and the index of its GPU as `parent` and `index`, and a `profile`
-    like `1g.10gb`. `number` is how a target calls it: 0, or "0/1" for `part` 1 of GPU 0. `vendor` is its maker, like
-    `nvidia`.
+    that is active or begins within a day, and `reservation` has its values. `idle_since`: the task has not used it
+    since then, if reported. `mine`: the task belongs to the caller. `desktop` are those of `processes` that keep no
+    task from it. `assumed`: why nobody knows who uses it, if the inventory says to take it for free. `unified`: its
+    memory is the machine's. Part of a GPU has the `kind` `slice`, the UUID and the index of its GPU as `parent` and
+    `index`, and a `profile` like `1g.10gb`. `number` is how a target calls it: 0, or "0/1" for `part` 1 of GPU 0.
+    `vendor` is its maker, like `nvidia`.
     """
 
     node: str
@@ -245,6 +255,7 @@ class GpuView:
     part: int | None = None
     profile: str = ""
     vendor: str | None = None
+    reservation: ReservedView | None = None
 
 
 @dataclass(frozen=True, slots=True)

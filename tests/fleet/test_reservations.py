@@ -158,7 +158,8 @@ async def test_gpus_say_for_whom_they_are_reserved(desk):
         found = await gpus(me(controller), "n1")
         assert [gpu.state for gpu in found] == ["free"] * 4
         assert found[0].reserved.startswith("reserved for ann from ")
-        assert [gpu.reserved for gpu in found[1:]] == [None] * 3
+        assert found[0].reservation.owner == "ann"
+        assert [(gpu.reserved, gpu.reservation) for gpu in found[1:]] == [(None, None)] * 3
 
 
 async def test_it_is_all_there_on_the_command_line(desk, tmp_path):

@@ -20,6 +20,7 @@ from agentless.model.scheduling.needs import parse_target
 from agentless.model.scheduling.reservation import Reservation
 from agentless.model.tasks.task import Task
 from agentless.model.tasks.terms import Terms
+from agentless.model.view import ReservedView
 from agentless.rules.explain.obstacles import never, refusal
 from agentless.rules.nodes.survey import survey
 from agentless.rules.scheduling.plan import Plan, plan
@@ -29,8 +30,9 @@ from agentless.rules.scheduling.timeline.reservations import (
     MAX_REASON,
     check_reservation,
     in_the_way,
-    notice,
+    shown,
 )
+from agentless.rules.views.publish import gpu_view, timestamp
 from agentless.stores.state.reservations import ReservationStore
 from agentless.stores.state.tinydb import TaskStore
 from tests.pure.build import NOW, cluster, process, seen, spec, task
@@ -302,7 +304,10 @@ def test_what_is_reserved_soon_is_told_beside_its_gpus_and_what_is_later_is_not(
     soon = reserved("node1::0", begin=24 * HOUR, end=30 * HOUR)
     later = reserved("node1::1", begin=25 * HOUR, end=30 * HOUR)
     (node,) = on(cluster(seen(gpus=2)), soon, later).nodes.values()
-    assert (notice(node, 0, NOW), notice(node, 1, NOW)) == (str(soon), None)
+    assert (shown(node, 0, NOW), shown(node, 1, NOW)) == (soon, None)
+    view = gpu_view("node1", node.gpus[0], soon)
+    assert view.reserved == str(soon)
+    assert view.reservation == ReservedView("ann", timestamp(soon.begin), timestamp(soon.end), "")
 
 
 def test_what_is_over_is_nobodys_concern() -> None:

@@ -181,14 +181,19 @@ def test_a_time_limit_that_only_the_cluster_knows_is_no_mistake() -> None:
 
 
 @pytest.mark.parametrize(
-    ("notice", "words"),
+    ("owner", "begin", "end", "reason", "words"),
     [
-        ("reserved for ann from 2026-11-21 08:00 UTC to 2026-11-22 18:00 UTC (x)", "reserved for ann until 18:00 (x)"),
-        ("reserved for ann from 2026-11-21 08:00 UTC to 2026-12-01 18:00 UTC", "reserved for ann until 12-01 18:00"),
-        ("reserved for ann from 2026-11-22 12:00 UTC to 2026-12-01 18:00 UTC", "reserved for ann from 12:00"),
-        ("reserved from 2026-99-99 08:00 UTC to 2026-12-01 18:00 UTC", None),  # a person wrote it
-        (None, ""),
+        ("ann", "11-21T08:00", "11-22T18:00", "x", "reserved for ann until 18:00 (x)"),
+        ("ann", "11-21T08:00", "12-01T18:00", "", "reserved for ann until 12-01 18:00"),
+        (None, "11-22T12:00", "12-01T18:00", "", "reserved for maintenance from 12:00"),
     ],
 )
-def test_of_a_reservation_its_end_is_said_where_there_is_little_room(notice: str | None, words: str | None) -> None:
-    assert reserved({"reserved": notice}) == (notice if words is None else words)
+def test_of_a_reservation_its_end_is_said_where_there_is_little_room(
+    owner: str | None, begin: str, end: str, reason: str, words: str
+) -> None:
+    times = {"begins_at": f"2026-{begin}:00Z", "ends_at": f"2026-{end}:00Z"}
+    assert reserved({"reserved": "long", "reservation": {"owner": owner, "reason": reason, **times}}) == words
+
+
+def test_of_a_reservation_an_older_controller_has_only_words() -> None:
+    assert [reserved({"reserved": words}) for words in ("reserved for ann", None)] == ["reserved for ann", ""]

@@ -13,7 +13,7 @@ from agentless.model.tasks.task_id import next_try
 from agentless.model.view import GpuView, OutputView, TaskView
 from agentless.ports import Clock
 from agentless.rules.scheduling.plan import Outlook
-from agentless.rules.scheduling.timeline.reservations import notice
+from agentless.rules.scheduling.timeline.reservations import shown
 from agentless.rules.views.publish import gpu_view, seen_by, task_view
 
 
@@ -88,5 +88,5 @@ class GpuViews:
         for gpu in node.gpus:
             idle = self._tasks.idle.get(gpu.holder.task) if gpu.holder else None
             since = idle.since.get(gpu.reading.uuid) if idle else None
-            found.append(gpu_view(node.name, gpu, notice(node, gpu.reading.number, now), since, now, caller.name))
+            found.append(gpu_view(node.name, gpu, shown(node, gpu.reading.number, now), since, now, caller.name))
         return found

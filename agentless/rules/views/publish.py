@@ -40,6 +40,7 @@ from agentless.model.view import (
     NumaView,
     OutputView,
     ReservationView,
+    ReservedView,
     TaskView,
 )
 from agentless.rules.explain.waits import waits_for
@@ -173,14 +174,14 @@ def _reason(task: Task) -> str | None:
 def gpu_view(
     node: str,
     gpu: Gpu,
-    reserved: str | None = None,
+    reserved: Reservation | None = None,
     idle_since: float | None = None,
     now: float = 0.0,
     asking: str | None = None,
 ) -> GpuView:
     """The published value of a GPU.
 
-    `reserved` is the notice about its reservations, `idle_since` since when its task does not use it, `asking` the
+    `reserved` is the reservation to show, `idle_since` since when its task does not use it, `asking` the
     owner who asks.
     """
     reading = gpu.reading
@@ -206,7 +207,7 @@ def gpu_view(
         intruders=gpu.intruders,
         tasks=tuple(holder.task for holder in gpu.holders),
         shares=gpu.shares,
-        reserved=reserved,
+        reserved=str(reserved) if reserved else None,
         idle_since=timestamp(idle_since),
         mine=gpu.holder is not None and gpu.holder.owner == asking,
         desktop=gpu.desktop,
@@ -218,6 +219,11 @@ def gpu_view(
         part=reading.part,
         profile=reading.profile,
         vendor=reading.vendor or None,
+        reservation=None
+        if reserved is None
+        else ReservedView(
+            reserved.owner, timestamp(reserved.begin) or "", timestamp(reserved.end) or "", reserved.reason
+        ),
     )
 
 

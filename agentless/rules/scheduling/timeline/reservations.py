@@ -66,10 +66,10 @@ def in_the_way(reservation: Reservation, node: Node) -> tuple[str, ...]:
     )
 
 
-def notice(node: Node, gpu: GpuNumber, now: float) -> str | None:
-    """The notice for a GPU that is reserved now or within a day, else None."""
+def shown(node: Node, gpu: GpuNumber, now: float) -> Reservation | None:
+    """The reservation of a GPU that is active or begins within a day, else None."""
     soon = [each for each in node.reservations if each.covers(gpu) and each.begin <= now + SHOWN_BEFORE]
-    return str(soon[0]) if soon else None
+    return soon[0] if soon else None
 
 
 def _may_stay(allocation: Allocation) -> str:
