@@ -16,7 +16,7 @@ ROOMY = 60
 """The least width of a row with the temperature, and with the unit of its memory in full."""
 POWER = 76
 """The least width of a row with the power."""
-CURVE = 100
+WITH_CURVE = 100
 """The least width of a row with a curve."""
 UTIL, MEM = "util", "mem"
 """What the bars are of."""
@@ -103,7 +103,7 @@ class GpuPainter:
             (f"{memory:>13}" if width >= ROOMY else f"{memory.replace(' GiB', 'G', 1):>10}", ""),
             *([(numbers, look.heat_of(gpu))] if width >= ROOMY else []),
             *([(f" {watts(gpu['power_w']):>6}", look.power_style(gpu))] if width >= POWER else []),
-            *([(f"  {TREND_SHORT} ", "dim"), *self._curve(gpu, width // 8)] if width >= CURVE else []),
+            *([(f"  {TREND_SHORT} ", "dim"), *self._curve(gpu, width // 8)] if width >= WITH_CURVE else []),
             ("  ", ""),
         ]
         rest = max(0, width - 1 - sum(cell_len(text) for text, _ in pieces))

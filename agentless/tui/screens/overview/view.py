@@ -31,7 +31,7 @@ BESIDE = 100
 """The least width for the curve beside the news that are below."""
 NEWS = (5, 14)
 """The least and the most lines of news below the GPUs."""
-CURVE = 6
+CURVE_LINES = 6
 """The least lines of the curve."""
 HIGH, TALL = 30, 10
 """From so many lines on, the curve below the news that are beside the GPUs has at least so many of them.
@@ -137,15 +137,15 @@ class Overview(Container):
         panels = self.clusters.take(width - beside, height)
         band = 0 if is_wide else max(NEWS[0], min(NEWS[1], height - self.map.height_of_rows(width) - panels))
         used = panels + self._arrange(width - beside, height - band - panels)
-        curve = CURVE if width >= BESIDE else 0
+        curve = CURVE_LINES if width >= BESIDE else 0
         if is_wide:
             curve = max(TALL if height >= HIGH else 0, height - self.news.wanted(beside - 1))
-        elif height - band - used >= CURVE:  # first the news have what the GPUs leave, then the curve
+        elif height - band - used >= CURVE_LINES:  # first the news have what the GPUs leave, then the curve
             band += max(0, min(height - band - used, self.news.wanted(width) - band))
-        self._below.display = height - band - used >= CURVE
+        self._below.display = height - band - used >= CURVE_LINES
         if not (is_wide or self._below.display):
             band = height - used
-        self._beside.display = curve >= CURVE and not self._below.display
+        self._beside.display = curve >= CURVE_LINES and not self._below.display
         self._beside.styles.height = curve if is_wide else None
         right = self.query_one("#right")
         right.styles.width, right.styles.height = beside or "100%", band or "100%"
