@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -139,61 +139,53 @@ _NAMED = 5
 """The most tasks or nodes that a question names."""
 
 
-def _may_retry(workflow: Row | None) -> bool:
-    if workflow is None or workflow["state"] == "stopping":
-        return False
-    return bool({*workflow["counts"]} - {*LIVE, "completed"})
+def _is_ended(row: Row) -> bool:
+    return row["ended_at"] is not None
+
+
+_OF_TASK: Mapping[str, Callable[[Row], bool]] = {
+    "again": lambda _: True,
+    "describe": lambda _: True,
+    "batch": lambda task: bool(task.get("parameters") or task.get("batch") != task.get("id")),
+    "workflow": lambda task: bool(task.get("workflow")),
+    "logs": lambda task: task["state"] not in WAITING,
+    "shell": lambda task: task["state"] == "running",
+    "forward": lambda task: task["state"] == "running",
+    "stop": lambda task: task["state"] in LIVE,
+    "kill": lambda task: task["state"] in LIVE,
+    "pause": lambda task: task["state"] in ("running", "paused"),
+    "retry": lambda task: _is_ended(task) and not is_vps(task),
+    "remove": _is_ended,
+    "top": lambda task: task["state"] == "pending",
+    "start": lambda task: is_vps(task) and task["state"] not in LIVE,
+    "restart": lambda task: is_vps(task) and task["state"] in ("running", "paused"),
+    "anywhere": lambda task: is_vps(task) and (task["state"] == "lost" or task["state"] not in LIVE),
+    "snapshots": lambda task: is_vps(task) and task["state"] not in WAITING,
+    "resize": lambda task: is_vps(task) and task["state"] not in WAITING,
+}
+_OF_NODE: Mapping[str, Callable[[Row], bool]] = {
+    "drain": lambda node: not node["drained"],
+    "resume_node": lambda node: node["drained"] or node["state"] != "online",
+}
+_OF_WORKFLOW: Mapping[str, Callable[[Row], bool]] = {
+    "stop_workflow": lambda workflow: not _is_ended(workflow),
+    "retry_workflow": lambda workflow: (
+        workflow["state"] != "stopping" and bool({*workflow["counts"]} - {*LIVE, "completed"})
+    ),
+    "remove_workflow": _is_ended,
+}
+_BESIDE_WORKFLOW = ("stop", "kill", "retry", "remove")
+"""The actions on a task whose keys mean the whole workflow where one is chosen."""
 
 
 def applies(act: str, target: Target) -> bool:
     """Whether an action makes sense for what is chosen."""
-    now = target.task["state"] if target.task else ""
-    node = target.node
-    vps = target.task is not None and is_vps(target.task)
-    if target.workflow is not None and act in ("stop", "kill", "retry", "remove"):
-        return False  # these keys mean the whole workflow
-    match act:
-        case "batch":
-            task = target.task
-            return task is not None and bool(task.get("parameters") or task.get("batch") != task.get("id"))
-        case "workflow":
-            return target.task is not None and bool(target.task.get("workflow"))
-        case "stop_workflow":
-            return target.workflow is not None and target.workflow["ended_at"] is None
-        case "retry_workflow":
-            return _may_retry(target.workflow)
-        case "remove_workflow":
-            return target.workflow is not None and target.workflow["ended_at"] is not None
-        case "submit":
-            return True
-        case "again" | "describe":
-            return target.task is not None
-        case "logs":
-            return target.task is not None and now not in WAITING
-        case "shell" | "forward":
-            return now == "running"
-        case "restart":
-            return vps and now in ("running", "paused")
-        case "start":
-            return vps and now not in LIVE
-        case "anywhere":
-            return vps and (now == "lost" or now not in LIVE)
-        case "snapshots" | "resize":
-            return vps and now not in WAITING
-        case "stop" | "kill":
-            return now in LIVE
-        case "pause":
-            return now in ("running", "paused")
-        case "retry":
-            return target.task is not None and target.task["ended_at"] is not None and not vps
-        case "remove":
-            return target.task is not None and target.task["ended_at"] is not None
-        case "top":
-            return now == "pending"
-        case "drain":
-            return node is not None and not node["drained"]
-        case _:
-            return node is not None and (node["drained"] or node["state"] != "online")
+    if target.workflow is not None and act in _BESIDE_WORKFLOW:
+        return False
+    for row, table in ((target.task, _OF_TASK), (target.node, _OF_NODE), (target.workflow, _OF_WORKFLOW)):
+        if act in table:
+            return row is not None and table[act](row)
+    return True
 
 
 def about(act: Action, target: Target) -> str:
