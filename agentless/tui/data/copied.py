@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
+from typing import Any
 
 from agentless.errors import UsageError
 from agentless.model.scheduling.overflow import NEVER
@@ -39,27 +40,16 @@ def fields_of(task: Row, spec: Row, needs: Sequence[Row] = ()) -> dict[str, str]
     waits = task.get("waits_for") or ()
     fields = {
         **(_placed_each(needs) if needs else _placed(spec["needs"])),
+        **{name: text(spec[name]) for name, text in _AS_IN_SPEC.items()},
+        **{name: text(terms[name]) for name, text in _AS_IN_TERMS.items()},
         "command": in_words(re.sub(r"(\\*)span:", r"\1\1\\span:", word) for word in spec["command"]),
         "image": "" if spec["container"] else spec["image"] or "",
-        "container": spec["container"] or "",
-        "name": spec["name"] or "",
         "env": "\n".join(in_line(f"{name}=", value) for name, value in spec["env"].items()),
-        "secret_env": "\n".join(spec["secret_env"]),
-        "share": _flag(spec["share"]),
-        "gang": str(gang.get("size") or ""),
+        "gang": _text(gang.get("size")),
         "launcher": gang.get("launcher") or "",
         "on_member_failure": _other(gang.get("on_member_failure", "stop"), "stop"),
-        "cores": "" if spec["cores"] is None else _number(spec["cores"]),
-        "memory": _size(spec["memory"]),
-        "shm_size": _size(spec["shm_size"]),
-        "pull": spec["pull"] or "",
-        "workdir": spec["workdir"] or "",
-        "user": spec["user"] or "",
-        "network": spec["network"] or "",
         "port": " ".join(str(Port(**each)) for each in spec["ports"]),
-        "privileged": _flag(spec["privileged"]),
         "public_key_string": "\n".join(in_line("", key) for key in spec["public_keys"]),
-        "no_ssh": _flag(spec["no_ssh"]),
         "upload": in_words(f"{each['source']}:{each['target']}" for each in spec["uploads"]),
         "output": in_words(f"{each['path']}:{each['local']}" for each in spec["outputs"]),
         "mount": in_words(str(Mount(**each)) for each in spec["mounts"]),
@@ -67,26 +57,17 @@ def fields_of(task: Row, spec: Row, needs: Sequence[Row] = ()) -> dict[str, str]
         "label": _pairs(spec["labels"]),
         "notify": "" if spec["notify"] is None else ",".join(spec["notify"]) or "none",
         "stop_grace": "" if spec["stop_grace"] == _USUAL.stop_grace else _time(spec["stop_grace"]),
-        "time_limit": _time(terms["time_limit"]),
         "signal": _other(terms["signal"], _USUAL_TERMS.signal),
-        "signal_before": _time(terms["signal_before"]),
         "at": datetime.fromtimestamp(starts, UTC).isoformat() if starts > time.time() else "",
         "requires": _required(waits, batch=False),
         "after_batch": _required(waits, batch=True),
         "if_impossible": terms["if_impossible"] or "" if waits else "",
-        "priority": str(terms["priority"] or ""),
-        "preemptible": _flag(terms["preemptible"]),
-        "min_run": _time(terms["min_run"]),
         "on_preempt": _other(terms["on_preempt"], _USUAL_TERMS.on_preempt),
         "no_queue": _flag(terms["wait_for"] == 0),
         "wait_for": _time(terms["wait_for"]) if terms["wait_for"] else "",
         "overflow": "" if terms["overflow"] is None else ",".join(terms["overflow"]) or NEVER,
-        "retries": str(terms["retries"] or ""),
         "retry_on": _other(",".join(terms["retry_on"]), ",".join(_USUAL_TERMS.retry_on)),
         "backoff": "" if terms["backoff"] == _USUAL_TERMS.backoff else _time(terms["backoff"]),
-        "expires": _time(terms["expires"]),
-        "idle_stop": _time(terms["idle_stop"]),
-        "snapshot_on_stop": str(terms["snapshot_on_stop"] or ""),
     }
     return {name: text for name, text in fields.items() if text}
 
@@ -137,6 +118,10 @@ def _placed_each(needs: Sequence[Row]) -> dict[str, str]:
     return found[0] | {"target": " ".join(targets)}
 
 
+def _text(value: object) -> str:
+    return str(value or "")
+
+
 def _flag(is_set: object) -> str:
     return "yes" if is_set else ""
 
@@ -169,3 +154,33 @@ def _time(seconds: float | None) -> str:
         return ""
     unit = next((unit for unit, one in _UNITS.items() if seconds and seconds % one == 0), "s")
     return f"{_number(seconds / _UNITS.get(unit, 1))}{unit}"
+
+
+_AS_IN_SPEC: Mapping[str, Callable[[Any], str]] = {
+    "name": _text,
+    "container": _text,
+    "pull": _text,
+    "workdir": _text,
+    "user": _text,
+    "network": _text,
+    "cores": lambda cores: "" if cores is None else _number(cores),
+    "memory": _size,
+    "shm_size": _size,
+    "share": _flag,
+    "privileged": _flag,
+    "no_ssh": _flag,
+    "secret_env": "\n".join,
+}
+"""The fields that are called as in a spec, with how each is written."""
+_AS_IN_TERMS: Mapping[str, Callable[[Any], str]] = {
+    "time_limit": _time,
+    "signal_before": _time,
+    "min_run": _time,
+    "expires": _time,
+    "idle_stop": _time,
+    "priority": _text,
+    "retries": _text,
+    "snapshot_on_stop": _text,
+    "preemptible": _flag,
+}
+"""Likewise in terms."""
