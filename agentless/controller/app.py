@@ -48,6 +48,7 @@ from agentless.controller.nodes.visits import Visits
 from agentless.controller.notify.notifier import Notifier
 from agentless.controller.ownership import Ownership
 from agentless.controller.periodic import PeriodicJob, do_all
+from agentless.controller.scheduling.explanations import Explanations
 from agentless.controller.scheduling.idle import IdleWatch
 from agentless.controller.scheduling.overflows import Overflows
 from agentless.controller.scheduling.preemption import Preemption
@@ -207,8 +208,9 @@ class Controller:
         self.arrivals = Arrivals(self.expected_outputs, self.tasks, self.bus)
         self.prerequisites = Prerequisites(self.tasks, self.arrivals, self.bus)
         self.overflows = Overflows(self.nodes, clock)
-        self.queue = Queue(self.tasks, self.nodes, self.prerequisites, self.run_history, self.overflows, clock)
-        self.views = TaskViews(self.tasks, self.nodes, self.queue, self.expected_outputs, clock)
+        self.queue = Queue(self.tasks, self.nodes, self.run_history, clock)
+        self.explanations = Explanations(self.queue, self.tasks, self.nodes, self.prerequisites, self.overflows, clock)
+        self.views = TaskViews(self.tasks, self.nodes, self.explanations, self.expected_outputs, clock)
         self.gpu_views = GpuViews(self.tasks, clock)
 
     def _build_nodes(self, state: Path) -> None:
@@ -268,7 +270,9 @@ class Controller:
         )
         admission = Admission(nodes, self.overflows, ledger, self.dependencies, self.expected_outputs, clock)
         answers = Answers(self.starts, self.scheduler, tasks, lookup, self.views, bus)
-        self.submission = Submission(self.builder, admission, answers, self.queue, nodes, self.uploads)
+        self.submission = Submission(
+            self.builder, admission, answers, self.queue, self.explanations, nodes, self.uploads
+        )
 
     def _build_commands(self, state: Path) -> None:
         """Build the parts that are about tasks that exist."""

@@ -80,7 +80,7 @@ async def test_a_failure_is_not_promised(desk):
         first = await submit(controller, LONG, time_limit=3600)
         second = await submit(controller, after=f"{first}:failed")
         await until(lambda: controller.queue.plan.promises.get(second))
-        found = controller.queue.explain(controller.lookup.find(second))
+        found = controller.explanations.explain(controller.lookup.find(second))
         assert f"waits for task {first} to fail (running, ends within" in found.summary
         assert "; if that comes, it starts in about" in found.summary
 

@@ -120,7 +120,7 @@ async def test_where_every_node_is_broken_each_is_tried_once_and_explain_says_wh
         for _ in range(20):
             controller.scheduler._begin()
         assert [engine.refused for engine in broken.values()] == [1] * 8
-        why = controller.queue.explain(controller.lookup.find(start.task.id)).obstacles
+        why = controller.explanations.explain(controller.lookup.find(start.task.id)).obstacles
         found = {name: [each.text for each in why if each.node == name] for name in broken}
         assert all(f"Docker on {name} cannot use NVIDIA GPUs" in found[name][0] for name in broken)
 

@@ -76,7 +76,7 @@ async def test_explain_names_the_drain_once(desk):
     async with desk.running() as controller:
         controller.exclusions.drain("n1", "new disks", by=me(controller))
         task = (await submit(controller, "n1::0-3")).task
-        (why,) = controller.queue.explain(controller.lookup.find(task.id)).obstacles
+        (why,) = controller.explanations.explain(controller.lookup.find(task.id)).obstacles
         assert (why.node, why.text.startswith("n1 is drained: new disks")) == ("n1", True)
 
 

@@ -34,7 +34,7 @@ async def test_who_waits_is_told_about_when_it_starts_and_nobody_is_stopped(desk
         desk.clock.ahead = 5.0  # by now those before would have ended
         view = controller.views.view(task)
         assert (view.about, view.expected_start is not None) == (True, True)
-        assert "is number 1 in the queue; may start any moment on n1" in controller.queue.explain(task).summary
+        assert "is number 1 in the queue; may start any moment on n1" in controller.explanations.explain(task).summary
         await until(lambda: controller.lookup.find(holder).state == "running")
         assert task.state == "pending"
 

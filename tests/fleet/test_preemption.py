@@ -130,7 +130,7 @@ async def test_while_it_gives_way_both_say_so_and_nobody_else_gets_its_place(des
         first = await submit(controller, priority=1000)
         task = controller.lookup.task(wanting)
         assert controller.views.view(task).reason == f"task {victim} of {task.owner} gives way for it on n1"
-        found = controller.queue.explain(task)
+        found = controller.explanations.explain(task)
         assert found.preemption == f"preempts task {victim} of {task.owner}"
         assert "starts within" in found.summary
         controller.preemption.tick()
@@ -225,7 +225,7 @@ async def test_if_the_place_does_not_become_free_it_waits_like_others_and_asks_n
         controller.preemption.tick()
         assert [requests(controller, task) for task in tasks] == [0, 0, 0, 0]
         task = controller.lookup.task(wanting)
-        assert controller.queue.explain(task).preemption.startswith(
+        assert controller.explanations.explain(task).preemption.startswith(
             f"preempts nobody else: it has preempted task {victim}"
         )
         await controller.stops.stop(tasks[0], "kill", by=me(controller))

@@ -158,7 +158,7 @@ async def test_a_gpu_that_a_stranger_has_beside_a_task_is_not_promised_for_the_e
         await until(lambda: ", shared with " in controller.nodes.cluster().nodes["n2"].gpus[0].reason)
         task = (await submit(controller, "n2::0")).task.id
         await until(lambda: controller.queue.plan.promises.get(task))
-        found = controller.queue.explain(controller.lookup.find(task))
+        found = controller.explanations.explain(controller.lookup.find(task))
         help_ = f"when task {start.task.id} of {start.task.owner} ends and the foreign process on GPU 0 of n2 ends"
         assert (found.expected_start, found.remedies) == (None, {"n2": (help_,)})
         assert f"held by task {start.task.id} of" in found.obstacles[0].text
@@ -190,7 +190,9 @@ async def test_who_waits_is_told_why(desk, target, why):
         task = (await submit(controller, target)).task
         assert (task.state, why in task.reason) == ("pending", True)
         waits = controller.lookup.find(task.id)
-        await until(lambda: controller.queue.outlook(waits).reason.endswith(" ends (no time limit, so no estimate)"))
+        await until(
+            lambda: controller.explanations.outlook(waits).reason.endswith(" ends (no time limit, so no estimate)")
+        )
 
 
 async def test_explain_names_the_holders_and_the_time_at_which_it_starts(desk):
@@ -198,15 +200,15 @@ async def test_explain_names_the_holders_and_the_time_at_which_it_starts(desk):
         holders = await ids(controller, 4, time_limit=600.0)
         task = (await submit(controller, "2x")).task.id
         await until(lambda: controller.queue.plan.promises)
-        found = controller.queue.explain(controller.lookup.find(task))
+        found = controller.explanations.explain(controller.lookup.find(task))
         assert "is number 1 in the queue; starts within 10m" in found.summary
         (on_n1,) = [obstacle for obstacle in found.obstacles if obstacle.node == "n1"]
         assert all(any(holder in line for line in on_n1.details) for holder in holders)
-        running = controller.queue.explain(controller.lookup.find(holders[0]))
+        running = controller.explanations.explain(controller.lookup.find(holders[0]))
         assert running.summary == f"task {holders[0]} is running, not pending"
         failed = (await submit(controller, "n1", command=("sh", "-c", "exit 7"))).task.id
         await until(lambda: not controller.lookup.find(failed).live)
-        ended = controller.queue.explain(controller.lookup.find(failed)).summary
+        ended = controller.explanations.explain(controller.lookup.find(failed)).summary
         assert ended.startswith(f"task {failed} has ended (failed with exit code 7")
         assert ended.endswith(f"to see its output, run: agentless logs {failed}")
 
@@ -218,8 +220,8 @@ async def test_explain_names_to_whom_it_is_promised_what_is_free_and_what_would_
         await until(lambda: controller.queue.plan.promises.get(first))
         second = (await submit(controller)).task.id
         await until(lambda: second in controller.queue.plan.promises)
-        found = controller.queue.explain(controller.lookup.find(second))
-        asked = controller.queue.what_if(TaskSpec(("true",), needs=parse_target("1x")), controller.tasks.owner)
+        found = controller.explanations.explain(controller.lookup.find(second))
+        asked = controller.explanations.what_if(TaskSpec(("true",), needs=parse_target("1x")), controller.tasks.owner)
         promised = f"GPU 3 is free but promised to task {first} of {controller.tasks.owner}, starting in "
         for each in (found, asked):
             (on_n1,) = [obstacle for obstacle in each.obstacles if obstacle.node == "n1"]
@@ -236,7 +238,9 @@ async def test_a_what_if_and_a_submit_say_the_same_of_a_node_that_cannot_be_reac
         await link.close()
         link.connection._lost(Unreachable("n2: no route to host"))
         start = await submit(controller, "n2::0")
-        found = controller.queue.what_if(TaskSpec(("true",), needs=parse_target("n2::0")), controller.tasks.owner)
+        found = controller.explanations.what_if(
+            TaskSpec(("true",), needs=parse_target("n2::0")), controller.tasks.owner
+        )
         assert (start.exit_code, start.message) == (4, "n2 cannot be reached: no route to host")
         assert found.summary == "n2::0 would be refused: cannot reach any matching node"
         assert [(each.node, each.text) for each in found.obstacles] == [("n2", start.message)]
@@ -247,7 +251,7 @@ async def test_who_waits_for_a_process_is_told_so_and_blames_no_task(desk):
     async with desk.running() as controller:
         task = (await submit(controller, "n2::0")).task.id
         await until(lambda: controller.queue.plan.promises.get(task))
-        found = controller.queue.explain(controller.lookup.find(task))
+        found = controller.explanations.explain(controller.lookup.find(task))
         words = "is number 1 in the queue; starts on n2 when the foreign process on GPU 0 ends"
         assert words in found.summary
 
@@ -262,14 +266,14 @@ async def test_a_task_that_no_node_can_ever_start_any_more_is_told_so(desk):
     async with desk.running() as controller:
         await controller.nodes.heard()
         assert controller.lookup.find(first).state == "running"
-        found = controller.queue.explain(controller.lookup.find(task))
+        found = controller.explanations.explain(controller.lookup.find(task))
         assert found.summary.endswith("in the queue; no node can run it")
-        assert controller.queue.outlook(controller.lookup.find(task)).reason == "no node can run n1::0"
+        assert controller.explanations.outlook(controller.lookup.find(task)).reason == "no node can run n1::0"
 
 
 async def test_what_would_start_now_is_told_with_the_time(desk):
     async with desk.running() as controller:
-        found = controller.queue.what_if(TaskSpec(("true",), needs=parse_target("1x")), controller.tasks.owner)
+        found = controller.explanations.what_if(TaskSpec(("true",), needs=parse_target("1x")), controller.tasks.owner)
         assert found.summary == "1x would start now, on n1::0"
         assert found.expected_start is not None
 

@@ -49,7 +49,7 @@ async def test_the_owner_may_use_it_and_others_are_told_why_they_wait(desk):
         await reserve(controller, "n1::1-3")
         mine, other = await ids(controller, 2)
         assert states(controller, [mine, other]) == ["running", "pending"]
-        found = controller.queue.explain(controller.lookup.find(other))
+        found = controller.explanations.explain(controller.lookup.find(other))
         (on_n1,) = [obstacle for obstacle in found.obstacles if obstacle.node == "n1"]
         assert any(detail.startswith("GPUs 1-3 are reserved for ann from ") for detail in on_n1.details)
 

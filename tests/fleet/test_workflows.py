@@ -492,7 +492,7 @@ async def test_a_job_holds_no_gpu_while_artifacts_are_to_arrive_and_fails_with_t
         task = controller.lookup.find(jobs(controller, workflow)["b"].id)
         assert (task.state, task.placement) == ("blocked", None)
         words = "waits for job a (ended; its artifacts: n1 does not tell the working folder"
-        assert words in controller.queue.explain(task).summary
+        assert words in controller.explanations.explain(task).summary
         assert words in jobs(controller, workflow)["b"].reason
         monkeypatch.setattr(arrivals, "PATIENCE", 0.0)
         controller.arrivals.tick()
@@ -654,7 +654,7 @@ async def test_what_never_started_has_no_output_to_point_to(desk):
         workflow = await run(controller, "jobs: {a: {command: 'true'}, b: {command: ls, requires: [{a: failed}]}}")
         await ended(controller, workflow)
         jobs = {each.job: each.task.id for each in controller.workflows.show(workflow, me(controller)).jobs}
-        words = {job: controller.queue.explain(controller.lookup.find(key)).summary for job, key in jobs.items()}
+        words = {job: controller.explanations.explain(controller.lookup.find(key)).summary for job, key in jobs.items()}
         assert "agentless logs" in words["a"]
         assert "agentless logs" not in words["b"]
 

@@ -14,6 +14,7 @@ import orjson
 from agentless.controller.http.workflow_rows import WorkflowRows
 from agentless.controller.nodes.health.records import NodeRecords
 from agentless.controller.nodes.registry import Nodes
+from agentless.controller.scheduling.explanations import Explanations
 from agentless.controller.scheduling.queue import Queue
 from agentless.controller.state.lookup import Lookup
 from agentless.controller.state.reservation_book import ReservationBook
@@ -47,6 +48,7 @@ class FeedServices(Protocol):
     tasks: Tasks
     lookup: Lookup
     queue: Queue
+    explanations: Explanations
     reservation_book: ReservationBook
     views: TaskViews
     gpu_views: GpuViews
@@ -172,7 +174,7 @@ class LiveFeed:
         return found
 
     def _outlook(self, task: Task) -> Outlook | None:
-        return self._services.queue.outlook(task) if isinstance(task.status, Blocked | Pending) else None
+        return self._services.explanations.outlook(task) if isinstance(task.status, Blocked | Pending) else None
 
     def _end(self, task_id: str) -> None:
         ended = self._services.tasks.history.get(task_id)

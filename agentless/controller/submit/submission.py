@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from agentless.controller.files.uploads import Uploads
 from agentless.controller.nodes.registry import Nodes
+from agentless.controller.scheduling.explanations import Explanations
 from agentless.controller.scheduling.queue import Queue
 from agentless.controller.submit.admission import Admission
 from agentless.controller.submit.answers import Answers
@@ -33,6 +34,7 @@ class Submission:
         admission: Admission,
         answers: Answers,
         queue: Queue,
+        explanations: Explanations,
         nodes: Nodes,
         uploads: Uploads,
     ) -> None:
@@ -40,6 +42,7 @@ class Submission:
         self._admission = admission
         self._answers = answers
         self._queue = queue
+        self._explanations = explanations
         self._nodes = nodes
         self._uploads = uploads
 
@@ -79,7 +82,7 @@ class Submission:
             None
             if task.id in placements and not error
             else self._answers.not_begun(
-                task, error, self._queue.preempting(task, looked), self._queue.overflow(task, looked)
+                task, error, self._explanations.preempting(task, looked), self._explanations.overflow(task, looked)
             )
             for task, error in zip(tasks, refused, strict=True)
         ]
@@ -123,7 +126,7 @@ class Submission:
 
     def _with_overflow(self, start: StartView, task: Task, looked: Plan) -> StartView:
         """What would happen to a task, with the cluster that it would go to."""
-        if start.exit_code or not (words := self._queue.overflow(task, looked)):
+        if start.exit_code or not (words := self._explanations.overflow(task, looked)):
             return start
         return replace(start, message="; ".join(filter(None, (start.message, words))))
 

@@ -9,6 +9,7 @@ from fastapi import FastAPI
 from agentless.controller.http.caller import CurrentCaller
 from agentless.controller.http.schemas import MoveRequest, ReservationRequest, SubmitRequest
 from agentless.controller.nodes.registry import Nodes
+from agentless.controller.scheduling.explanations import Explanations
 from agentless.controller.scheduling.queue import Queue
 from agentless.controller.scheduling.reservations import Reservations
 from agentless.controller.scheduling.run_history import RunHistory
@@ -27,6 +28,7 @@ class QueueServices(Protocol):
     lookup: Lookup
     views: TaskViews
     queue: Queue
+    explanations: Explanations
     scheduler: Scheduler
     run_history: RunHistory
     builder: TaskBuilder
@@ -64,7 +66,7 @@ def _add_queue(app: FastAPI, services: QueueServices) -> None:
     async def explain(task: str) -> ExplainView:
         """Explain why a task is pending."""
         await nodes.heard()
-        return services.queue.explain(services.lookup.find(task, ""))
+        return services.explanations.explain(services.lookup.find(task, ""))
 
     @app.post("/v1/explain")
     async def what_if(request: SubmitRequest, caller: CurrentCaller) -> ExplainView:
@@ -76,7 +78,7 @@ def _add_queue(app: FastAPI, services: QueueServices) -> None:
         for spec in specs:
             services.builder.check(spec)
         owner = request.owner or caller.name
-        return services.queue.what_if(specs[0], owner, services.builder.with_ids(specs, owner))
+        return services.explanations.what_if(specs[0], owner, services.builder.with_ids(specs, owner))
 
 
 def _add_reservations(app: FastAPI, known: Reservations) -> None:
