@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections import deque
 from pathlib import Path
@@ -16,6 +17,7 @@ from agentless.model.tasks.task import LIVE, STATES
 from agentless.rules.views.publish import timestamp
 from agentless.tui.data.actions import ACTIONS, Target, applies
 from agentless.tui.data.cluster import STEP, TREND, ClusterState, natural
+from agentless.tui.screens.overview.node import NodePainter
 from agentless.tui.widgets import look
 from agentless.tui.widgets.lines import Piece, _differences, fitted, folded
 
@@ -57,6 +59,14 @@ def test_what_is_gone_is_not_known_any_more():
 
 def test_nodes_are_in_the_order_in_which_a_person_counts():
     assert sorted(["node10", "node2", "a", "node2b"], key=natural) == ["a", "node2", "node2b", "node10"]
+
+
+def test_the_frame_of_a_node_has_the_same_width_above_and_below():
+    known = cluster()
+    painter = NodePainter(known)
+    for name, width in itertools.product(known.nodes, range(20, 130)):
+        edges = painter.top(name, known.gpus_of(name), width), painter.bottom(width, "utilization")
+        assert [sum(cell_len(text) for text, _ in edge) for edge in edges] == [width, width]
 
 
 def test_a_trend_begins_with_what_was_kept_and_goes_on_with_what_comes():

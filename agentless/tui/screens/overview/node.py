@@ -44,7 +44,7 @@ class NodePainter:
             right = f" {node['gpus_free']}/{node['gpus']} " if node["gpus"] else ""
         if cell_len(words) + cell_len(right) + 2 > room:
             right = ""
-        line = max(0, width - 5 - cell_len(left) - cell_len(words) - cell_len(right) - 1)
+        line = max(0, width - 5 - cell_len(left) - cell_len(words) - cell_len(right))
         return [
             ("┌ ", "dim"), (left, look.style_of_name(node)), (" ", ""), (words, style), (" ", ""),
             ("─" * line, "dim"), (right, "good" if node["gpus_free"] else "dim"), ("┐", "dim"),
