@@ -258,6 +258,15 @@ def test_a_launch_that_is_repeated_does_not_believe_the_number_of_another_job(lo
     assert login.asked() == []
 
 
+def test_a_task_that_slurm_lists_has_its_job_also_where_the_array_of_the_others_is_refused(login: Login) -> None:
+    refuses = 'case "$*" in *--array*) echo "sbatch: error: Invalid job array specification" >&2; exit 1 ;; esac\n'
+    only_tasks = 'case "$*" in *--name=agentless_array*) exit ;; esac'
+    login.plays(sbatch=refuses + PLAYED["sbatch"], squeue=only_tasks + PLAYED["squeue"])
+    login.says(names="agentless-2task3 77\n")
+    launched = login.launch(*(task(f"2task{each}", "hpc", batch="2task1", spec=SPEC) for each in (1, 2, 3)))
+    assert launched == ["101:agentless-2task1", "101:agentless-2task2", "77:agentless-2task3"]
+
+
 def test_an_answer_without_an_end_fills_no_memory_and_says_nothing_of_any_job(login: Login) -> None:
     """Of a look, a launch and a stop; without a bound, the shell takes all memory that it can have."""
     first, later = task("2task0", "hpc", spec=SPEC), task("2task1", "hpc", spec=SPEC)
