@@ -261,7 +261,7 @@ class Controller:
         self.starts = Starts(self.launcher, members, self.reconciler, ledger, bus, clock)
         self.scheduler = Scheduler(self.queue, self.overflows, nodes, ledger, lookup, self.starts, bus)
         self.awaited_jobs = AwaitedJobs(ledger, self.prerequisites, bus, clock)
-        self.left_secrets = LeftSecrets(nodes, ledger, bus)
+        self.left_secrets = LeftSecrets(nodes, ledger, bus, clock)
         self.dependencies = Dependencies(ledger, lookup, self.prerequisites, bus, clock)
         self.builder = TaskBuilder(
             nodes, self.envs, self.volumes, self._vendors, self.dependencies, self.overflows, clock
