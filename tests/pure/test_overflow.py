@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from agentless.controller.scheduling.overflows import Overflows
 from agentless.controller.submit.builder import TaskBuilder
-from agentless.errors import IllegalMove, UsageError
+from agentless.errors import IllegalMove, JobRefused, RuntimeFailed, UsageError
 from agentless.inventory.inventory import load
 from agentless.model.files.file_spec import Upload
 from agentless.model.nodes.cluster_node import ClusterNode
@@ -236,7 +236,9 @@ def test_a_task_whose_job_is_refused_asks_of_nodes_what_it_had_asked_and_does_no
     task = waiting(**DUE, image=None, container="NULL", needs={"exclude": ("node2",), "policy": "spread"})
     there = apply(apply(task, HandedOver("hpc", ("a100",)), NOW), Assigned(Placement("hpc")), NOW)
     there = apply(there, TermsChanged(Terms(time_limit=60)), NOW)
-    event = HandedBack(Refusal("hpc", SlurmCluster(account="x", container="apptainer"), "Invalid account"))
+    event = HandedBack(
+        Refusal("hpc", SlurmCluster(account="x", container="apptainer"), "hpc refused its job: Invalid account")
+    )
     back = apply(there, event, NOW)
     assert (back.state, back.spec) == ("pending", replace(task.spec, terms=Terms(time_limit=60)))
     links = {name: link_of(name, account="x") for name in ("hpc", "other")}
@@ -271,13 +273,41 @@ def test_a_refused_task_that_has_nowhere_to_wait_is_not_taken_back() -> None:
 
     def comes_back(task: Task) -> bool:
         there = apply(apply(task, HandedOver("hpc"), NOW), Assigned(Placement("hpc")), NOW)
-        found = overflows.taken_back(there, "hpc: Invalid account")
-        assert found is None or found.refusal == Refusal("hpc", SlurmCluster(container="apptainer"), "Invalid account")
+        found = overflows.taken_back(there, JobRefused("hpc: Invalid account", "Invalid account"))
+        said = Refusal("hpc", SlurmCluster(container="apptainer"), "hpc refused its job: Invalid account")
+        assert found is None or found.refusal == said
         return found is not None
 
     assert (comes_back(waiting()), comes_back(waiting(target="9x"))) == (True, False)
     named = replace(waiting(), spec=replace(waiting().spec, needs=replace(waiting().spec.needs, nodes=("hpc",))))
-    assert overflows.taken_back(apply(named, Assigned(Placement("hpc")), NOW), "no") is None
+    assert overflows.taken_back(apply(named, Assigned(Placement("hpc")), NOW), JobRefused("no")) is None
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (RuntimeFailed("hpc: cannot write to .agentless"), "hpc: cannot write to .agentless"),
+        (JobRefused("hpc: a limit", "a limit", lasts=False), "hpc refused its job: a limit"),
+    ],
+)
+def test_a_task_goes_again_after_an_hour_if_the_reason_may_pass_even_where_no_node_can_run_it(
+    error: RuntimeFailed, words: str
+) -> None:
+    nodes: Any = SimpleNamespace(clusters={"hpc": link_of("hpc")}, cluster=two_nodes, links={})
+    now = [NOW]
+    clock: Any = SimpleNamespace(now=lambda: now[0])
+    overflows, asks = Overflows(nodes, clock), waiting(**DUE, target="9x")
+    asks = replace(asks, spec=replace(asks.spec, terms=Terms(overflow=("hpc",))))
+    nodes.clusters["hpc"].inside = (node(gpus=(("a100", 9),)),)
+    there = apply(apply(asks, HandedOver("hpc"), NOW), Assigned(Placement("hpc")), NOW)
+    event = overflows.taken_back(there, error)
+    assert event is not None
+    back = apply(there, event, NOW)
+    now[0] += 600
+    assert overflows.words(back, None) == f"cannot go to hpc: {words}; tried again in 50m 0s"
+    assert overflows.going([back], {back.id: None}) == {}
+    now[0] += 3000
+    assert overflows.going([back], {back.id: None})[back.id][0].cluster == "hpc"
 
 
 @pytest.mark.parametrize("text", ["", "hpc,", "a b", "none,hpc", "-x"])

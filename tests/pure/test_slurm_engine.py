@@ -16,7 +16,7 @@ from agentless.engines import launch_script
 from agentless.engines.slurm.engine import Slurm
 from agentless.engines.slurm.jobs import parse_jobs
 from agentless.engines.slurm.options import sbatch_options, srun_options
-from agentless.errors import NoAnswer, RuntimeFailed, TooMuch, UsageError
+from agentless.errors import JobRefused, NoAnswer, RuntimeFailed, TooMuch, UsageError
 from agentless.model.command import Result
 from agentless.model.containers.claim import OWNER, claim_of, task_of
 from agentless.model.containers.launch import Launch
@@ -257,6 +257,22 @@ def test_several_jobs_are_one_script_with_an_answer_for_each() -> None:
         ENGINE.parse_launch(tasks[1], bad)
     with pytest.raises(NoAnswer):
         ENGINE.parse_launch(tasks[2], lost)
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "lasts"),
+    [
+        (1, "Invalid account or account/partition combination specified", True),
+        (1, "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)", False),
+        (1, "a script of the site says no", False),
+        (79, "unwritten", None),
+    ],
+)
+def test_only_what_slurm_itself_refuses_is_refused_for_good(code: int, said: str, lasts: bool | None) -> None:
+    answer = Result(code, said.encode(), said.encode())
+    with pytest.raises(RuntimeFailed) as found:
+        ENGINE.parse_launch(TASK, answer)
+    assert (found.value.lasts if isinstance(found.value, JobRefused) else None) == lasts
 
 
 def test_a_look_that_began_before_a_job_was_submitted_does_not_miss_it() -> None:

@@ -25,9 +25,9 @@ from agentless.engines.slurm.known_jobs import KnownJobs
 from agentless.engines.slurm.nodes import NODE_FORMAT, parse_nodes
 from agentless.engines.slurm.options import dependency_options, sbatch_options, srun_options
 from agentless.engines.slurm.reasons import reason_words
-from agentless.engines.slurm.refusals import REFUSALS, UNHEARD
+from agentless.engines.slurm.refusals import REFUSALS, UNHEARD, lasts
 from agentless.engines.slurm.terminal import SlurmTerminal
-from agentless.errors import FilesMissing, NoAnswer, Refused, RuntimeFailed, TooMuch
+from agentless.errors import FilesMissing, JobRefused, NoAnswer, Refused, RuntimeFailed, TooMuch
 from agentless.model.command import Command, Result, Section
 from agentless.model.containers.claim import CONTROLLER, TASK, labels_of
 from agentless.model.containers.container import Container, ContainerState
@@ -291,7 +291,7 @@ class Slurm:
             words += f"; to see what its nodes have, run: agentless gpus {self._node.name}"
         if "partition" in words.lower() and self._cluster.partition:
             words += f"; partition: of {self._node.name} in the inventory is {self._cluster.partition}"
-        raise RuntimeFailed(with_node(self._node.name, words))
+        raise JobRefused(with_node(self._node.name, words), words, lasts=lasts(result.err))
 
     def signal(self, container: str, signal: str) -> Command:
         """Send its processes a signal, named without SIG. One that waits is cancelled."""

@@ -26,8 +26,8 @@ from agentless.rules.submit.cluster_gpus import lacks, with_type
 class KnownCluster:
     """A cluster as it is known now: `silence` is why it does not answer, `nodes` are None before their first answer.
 
-    `refused` is why it has refused the job of the task that is meant, if it has. `gone`: the inventory has no such
-    cluster any more.
+    `refused` says that it did not take the job of the task that is meant, and why; empty if that is not so. `gone`: the
+    inventory has no such cluster any more.
     """
 
     name: str
@@ -42,7 +42,7 @@ class KnownCluster:
         if self.gone:
             return f"{self.name} is no longer in the inventory"
         if self.refused:
-            return f"{self.name} refused its job: {self.refused}"
+            return self.refused
         try:
             check_for_overflow(spec, self.name, self.config)
             if self.nodes is not None:

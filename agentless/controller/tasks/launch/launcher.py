@@ -61,7 +61,7 @@ class Launcher:
         ledger: Ledger,
         reconciler: Reconciler,
         preparation: Preparation,
-        taken_back: Callable[[Task, str], HandedBack | None],
+        taken_back: Callable[[Task, AgentlessError], HandedBack | None],
         bus: EventBus,
         clock: Clock,
     ) -> None:
@@ -203,17 +203,17 @@ class Launcher:
             else:
                 raise
         except (RuntimeFailed, TemplateError) as error:
-            self._failed(task_id, str(error))
+            self._failed(task_id, error)
         finally:
             self._tasks.launching.discard(task_id)
         self._reconciler.catch_up(task_id)
 
-    def _failed(self, task_id: str, words: str) -> None:
+    def _failed(self, task_id: str, error: AgentlessError) -> None:
         """The launch is certain to have failed. Where overflow sent it to a cluster, it may wait for nodes again."""
         if task := self._tasks.live.get(task_id):
-            back = self._taken_back(task, words)
-            cause = f"{words}; waits for nodes" if back else f"the launch on {task.node} failed"
-            self._ledger.apply(task_id, back or LaunchFailed(words), cause)
+            back = self._taken_back(task, error)
+            cause = f"{error}; waits for nodes" if back else f"the launch on {task.node} failed"
+            self._ledger.apply(task_id, back or LaunchFailed(str(error)), cause)
 
     async def _answered(self, link: TaskLink, task: Task, container: str) -> None:
         program = link.runtime_of(task).program
