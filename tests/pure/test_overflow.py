@@ -283,6 +283,26 @@ def test_a_refused_task_that_has_nowhere_to_wait_is_not_taken_back() -> None:
     assert overflows.taken_back(apply(named, Assigned(Placement("hpc")), NOW), JobRefused("no")) is None
 
 
+def test_a_thousand_refusals_cost_one_look_at_the_nodes() -> None:
+    looks = list[float]()
+
+    def cluster() -> Any:
+        looks.append(NOW)
+        return two_nodes()
+
+    nodes: Any = SimpleNamespace(clusters={"hpc": link_of("hpc")}, cluster=cluster, links={})
+    clock: Any = SimpleNamespace(now=lambda: NOW)
+    overflows = Overflows(nodes, clock)
+    tasks = [
+        apply(apply(waiting(f"t{at}"), HandedOver("hpc"), NOW), Assigned(Placement("hpc")), NOW) for at in range(20)
+    ]
+    assert all(overflows.taken_back(task, JobRefused("no")) for task in tasks)
+    assert len(looks) == 1
+    overflows.going([], {})
+    overflows.taken_back(tasks[0], JobRefused("no"))
+    assert len(looks) == 2
+
+
 @pytest.mark.parametrize(
     ("error", "words"),
     [

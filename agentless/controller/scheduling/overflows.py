@@ -36,6 +36,8 @@ class Overflows:
         self._nodes = nodes
         self._clock = clock
         self._usual = Overflow()
+        self._seen: Cluster | None = None  # by the last plan
+        self._hopeless: dict[object, bool] = {}
         self._image: str | None = None
         self._container: str | None = None
         self._shared_dir: str | None = None
@@ -79,13 +81,14 @@ class Overflows:
         waits = apply(task, event, self._clock.now())
         if until is not None or takers(waits.spec, self._clusters_of(waits)):
             return event
-        return None if never(self._nodes.cluster(), waits.spec, task.owner) else event
+        return None if self._is_hopeless(waits) else event
 
     def going(self, queue: Sequence[Task], promises: Mapping[str, Promise | None]) -> dict[str, tuple[HandedOver, str]]:
         """The tasks of a sorted queue that go to a cluster now, by id, and why."""
+        self._seen, self._hopeless = None, {}
         if not all(link.answered.is_set() for link in self._nodes.links.values()):
             return {}
-        seen, places, hopeless = list[Cluster](), dict[object, str | None](), dict[object, bool]()
+        places = dict[object, str | None]()
 
         def to(task: Task) -> str | None:
             # The tasks of a batch differ in their commands and targets alone, those of a workflow in everything.
@@ -96,19 +99,12 @@ class Overflows:
                 places[key] = able[0].name if able and not able[0].unknown else None
             return places[key]
 
-        def is_hopeless(task: Task) -> bool:
-            seen[:] = seen or [self._nodes.cluster()]  # a look at many nodes takes its time
-            key = shape_of(task.spec), task.spec.cores, task.spec.memory
-            if key not in hopeless:
-                hopeless[key] = never(seen[0], task.spec, task.owner) is not None
-            return hopeless[key]
-
         asking = {task.id: task for task in queue if self._names(task.spec)}
         now = self._clock.now()
-        found, given = going([*asking.values()], promises, now, self._usual.after, to, is_hopeless), {}
+        found, given = going([*asking.values()], promises, now, self._usual.after, to, self._is_hopeless), {}
         for key, cluster in found.items():
             task, promise = asking[key], promises[key]
-            cause = cause_words(task, promise, now, hopeless=promise is None and is_hopeless(task))
+            cause = cause_words(task, promise, now, hopeless=promise is None and self._is_hopeless(task))
             given[key] = self._handed_over(task, cluster), cause
         return given
 
@@ -127,6 +123,14 @@ class Overflows:
         return spec if spec.on_node_itself else with_shared(spec, self._shared_dir)
 
     # ------------------------------------------------------------------ inside
+
+    def _is_hopeless(self, task: Task) -> bool:
+        """Whether no node can ever run a task, as of the last plan: there may be a thousand like it."""
+        self._seen = self._seen or self._nodes.cluster()  # a look at many nodes takes its time
+        key = shape_of(task.spec), task.spec.cores, task.spec.memory, task.owner
+        if key not in self._hopeless:
+            self._hopeless[key] = never(self._seen, task.spec, task.owner) is not None
+        return self._hopeless[key]
 
     def _handed_over(self, task: Task, cluster: str) -> HandedOver:
         spec = with_type(task.spec, cluster, self._nodes.clusters[cluster].inside)
