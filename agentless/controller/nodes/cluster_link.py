@@ -186,15 +186,17 @@ class ClusterLink(Link):
         await self.refresh()
 
     async def _attend(self) -> None:
-        time, rest, hurried = asyncio.get_running_loop().time, 0.0, 0.0
+        time, rest, nodes_rest, hurried = asyncio.get_running_loop().time, 0.0, 0.0, 0.0
         nodes_at = busy_at = float("-inf")
         ran = frozenset[str]()
         while True:
             runs = frozenset(job.id for job in self.containers if job.live and job.state != "queued")
-            if time() - nodes_at > (NODES_EVERY if runs == ran else max(NODES_SOON, rest)):
+            if time() - nodes_at > max(NODES_EVERY if runs == ran else NODES_SOON, nodes_rest):
+                began = time()
                 with contextlib.suppress(RuntimeFailed, Timeout, TooMuch):  # its jobs matter more
                     await self.nodes()
                 nodes_at, ran = time(), runs
+                nodes_rest = min(RESTS * (nodes_at - began), MOST_REST)
             busy_at = time() if any(job.live for job in self.containers) else busy_at
             every = LOOK_EVERY if time() - busy_at < IDLE_EVERY else IDLE_EVERY  # an empty answer may be wrong
             every = every if self.silence is None else SILENT_EVERY
