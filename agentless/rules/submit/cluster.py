@@ -23,8 +23,12 @@ _INSTEAD = {
     "--volume": "write to a shared disk of the cluster",
 }
 """What to do instead of options that mean nothing there."""
-_OF_THE_SHELL = frozenset({"BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "SHELLOPTS", "UID"})
-"""Variables that nobody may change in bash: the scripts of a job would end there."""
+_OF_THE_SHELL = frozenset({
+    "BASHOPTS", "BASHPID", "BASH_ARGC", "BASH_ARGV", "BASH_COMMAND", "BASH_LINENO", "BASH_SOURCE", "BASH_SUBSHELL",
+    "BASH_VERSINFO", "DIRSTACK", "EPOCHREALTIME", "EPOCHSECONDS", "EUID", "FUNCNAME", "GROUPS", "HISTCMD", "LINENO",
+    "OPTIND", "PPID", "RANDOM", "SECONDS", "SHELLOPTS", "SHLVL", "SRANDOM", "UID", "_",
+})  # fmt: skip
+"""Variables that bash or dash change, do not export, or end at: the scripts of a job run in them."""
 
 
 def is_place_alone(target: str) -> bool:
@@ -90,8 +94,8 @@ def check_for_cluster(spec: TaskSpec, cluster: str, config: SlurmCluster | None)
             f"{cluster}: a job that Slurm starts again has no secrets; with --secret-env, use --on-preempt end, or "
             "omit --preemptible"
         )
-    if name := next((name for name in spec.env if name in _OF_THE_SHELL), None):
-        raise UsageError(f"{name} cannot be set on {cluster}: bash keeps it for itself; use another name")
+    if name := next((name for name in (*spec.env, *spec.secret_env) if name in _OF_THE_SHELL), None):
+        raise UsageError(f"{name} cannot be set on {cluster}: its shell keeps that for itself; use another name")
     unsupported = {
         "GPU numbers": bool(spec.needs.indices),
         "--container": spec.container is not None,
