@@ -144,7 +144,7 @@ def apply(task: Task, event: TaskEvent, now: float) -> Task:
             return replace(task, status=replace(status, placement=placement, run=run, started_at=began))
         case (Running() | Paused()) as status, Restarted() as event:
             return replace(task, status=_again(task, status.placement, status.container, event, now))
-        case (Assigning() | Submitted() | Lost(container=None)) as status, LaunchFailed(reason, then):
+        case (Assigning() | Submitted() | Lost(started_at=None)) as status, LaunchFailed(reason, then):
             outcome: Outcome = "cancelled" if task.stop else then
             return replace(
                 task, status=Ended(outcome, now, reason=reason, placement=status.placement, container=task.container)

@@ -109,7 +109,8 @@ def reconcile(
     if container.state == "queued":
         return _queued(status, container)
     if isinstance(status, (Assigning, Submitted, Lost)) and _never_ran(container):
-        known = (JobQueued(container.id),) if isinstance(status, Lost) else ()
+        # One that has run before is in the queue again, and then it ends there.
+        known = (JobQueued(container.id),) if isinstance(status, Lost) and status.started_at is not None else ()
         stopped = task.stop_reason or _STOPPED
         if container.outcome == "cancelled" and not task.stop:
             if status.placement.after:  # what it waited for is about to be seen to have ended, which says why
@@ -226,8 +227,7 @@ def _missing(task: Task, now: float, booted_at: float | None, record: NodeRecord
         return lost_elsewhere(task, record)
     waited = isinstance(status, Lost) and status.started_at is None and job_number(status.container)
     if isinstance(status, Submitted) or waited:
-        known = (JobQueued(task.container_ref),) if waited else ()
-        return (*known, LaunchFailed((task.stop_reason or _STOPPED) if task.stop else _REMOVED, "killed"))
+        return (LaunchFailed((task.stop_reason or _STOPPED) if task.stop else _REMOVED, "killed"),)
     if isinstance(status, (Running, Paused, Lost)) and status.container is not None:
         began = status.started_at or task.created_at
         if job_number(status.container):
