@@ -32,6 +32,10 @@ def test_each_job_waits_runs_or_is_over() -> None:
     }
 
 
+def test_one_that_waits_for_others_is_known_by_the_reason_of_slurm() -> None:
+    assert {name for name, job in JOBS.items() if job.awaits} == {"dep"}
+
+
 def test_an_exit_code_is_that_of_the_script_and_a_signal_is_told_apart() -> None:
     found = {name: (JOBS[name].exit_code, JOBS[name].signal) for name in ("ok", "code3", "sig")}
     assert found == {"ok": (0, 0), "code3": (3, 0), "sig": (0, 9)}

@@ -432,6 +432,7 @@ class Slurm:
             started_at=job.start if job.started else None,
             finished_at=job.end if job.over and job.started else None,
             expected_at=_expected(job),
+            awaits=job.awaits,
             compute_nodes=job.nodes if job.started and job.nodes != _NO_NODES else "",
             signed=signed,
             doubtful=doubtful,

@@ -62,6 +62,11 @@ class Job:
         return self.state in _WAITS
 
     @property
+    def awaits(self) -> bool:
+        """Whether it waits for the end of other jobs."""
+        return self.waits and self.reason == "Dependency"
+
+    @property
     def is_held(self) -> bool:
         """Whether it waits for somebody to release it. Slurm may still have a start from before."""
         return self.waits and (self.state.endswith("_HOLD") or "held" in self.reason.lower())
