@@ -48,7 +48,7 @@ COMMENT = re.search(r"agentless 2abcdef c1 1:[0-9a-f]{64}", SCRIPT)[0]
 
 
 def job(number: str = "7", name: str = "agentless-2abcdef", comment: str = COMMENT, state: str = "RUNNING") -> str:
-    return f"{number}|{state}|None|0|1795759823|1795759824|NONE|c1|cpu=1|{name}|{comment}|\n"
+    return f"{number}|{state}|None|0|1795759823|1795759824|NONE|c1|{name}|{comment}|\n"
 
 
 def found(text: str) -> list[tuple[str, bool, str]]:
@@ -141,7 +141,7 @@ def test_a_job_that_slurm_told_to_end_says_so_and_the_accounting_knows_better() 
     (end,) = ENGINE.parse_containers(Result(0, f"ended:\n{ended}\nwhole\n".encode()), 0.0)
     assert (end.exit_code, end.outcome, end.signed) == (143, None, True)
     assert end.error == "its job was ended by Slurm: cancelled, preempted, or at its time limit"
-    known = f"7|TIMEOUT|None|0:0|1795759823|1795759824|1795759830|c1|cpu=1|agentless-2abcdef|{COMMENT}"
+    known = f"7|TIMEOUT|None|0:0|1795759823|1795759824|1795759830|c1|agentless-2abcdef|{COMMENT}"
     (end,) = ENGINE.parse_containers(Result(0, f"ended:\n{ended}\n{known}\nwhole\n".encode()), 0.0)
     assert (end.exit_code, end.outcome, end.signed) == (None, "timeout", True)
 
@@ -164,14 +164,12 @@ def test_what_slurm_has_ended_is_never_completed_whatever_code_it_has(
 
 
 def test_a_step_that_was_killed_for_want_of_memory_is_told_by_the_script_of_its_job() -> None:
-    failed = (
-        f"7|FAILED|NonZeroExitCode|{137 << 8}|1795759823|1795759824|1795759830|c1|cpu=1|agentless-2abcdef|{COMMENT}|"
-    )
+    failed = f"7|FAILED|NonZeroExitCode|{137 << 8}|1795759823|1795759824|1795759830|c1|agentless-2abcdef|{COMMENT}|"
     ended = f"agentless-2abcdef|7 137 1795759824 1795759830 oom {COMMENT}"
     for answer in (f"{failed}\nended:\n{ended}\nwhole\n", f"ended:\n{ended}\nwhole\n"):
         (end,) = ENGINE.parse_containers(Result(0, answer.encode()), 0.0)
         assert (end.exit_code, end.oom_killed) == (137, True)
-    job = next(parse_jobs("7|OUT_OF_MEMORY|None|0:125|1|2|3|c1|cpu=1|x|c"))
+    job = next(parse_jobs("7|OUT_OF_MEMORY|None|0:125|1|2|3|c1|x|c"))
     assert job.code == 137
 
 

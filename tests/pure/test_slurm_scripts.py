@@ -46,7 +46,7 @@ esac""",
     # That of busybox has no -w.
     "flock": 'case $1 in -w) exit 1 ;; esac; exec /usr/bin/flock "$@"',
 }
-STATE = "RUNNING|None|0|1795759823|1795759824|NONE|c1|cpu=1"
+STATE = "RUNNING|None|0|1795759823|1795759824|NONE|c1"
 
 
 @dataclass

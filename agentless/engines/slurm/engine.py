@@ -466,7 +466,7 @@ def _ended_job(line: str) -> Job | None:
     name, number, code, began, ended, told, comment = match.groups()
     state = {"told ": _TOLD, "oom ": _OOM}.get(told or "") or ("FAILED" if int(code) else "COMPLETED")
     known = int(code) if int(code) < 256 else None
-    return Job(number, state, "", known, 0, None, float(began), float(ended), _NO_NODES, 0, name, comment)
+    return Job(number, state, "", known, 0, None, float(began), float(ended), _NO_NODES, name, comment)
 
 
 def _expected(job: Job) -> float | None:
