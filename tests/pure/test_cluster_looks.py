@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
 
+from agentless.controller.clock import SystemClock
 from agentless.controller.nodes.cluster_link import NODES_EVERY, NODES_SOON, RESTS, ClusterLink
+from agentless.errors import Timeout
 from agentless.model.containers.container import Container
-from agentless.model.nodes.node import NodeConfig
+from agentless.model.nodes.node import EngineFacts, NodeConfig
 
 
 class Waiting(asyncio.SelectorEventLoop):
@@ -28,6 +31,36 @@ class Waiting(asyncio.SelectorEventLoop):
             self.passed = max(self.passed, inside._scheduled[0]._when)
         inside_once: Any = super()
         inside_once._run_once()
+
+
+class Read(ClusterLink):
+    """A cluster with one job of ours. `reads` counts how often its scripts were read, `accounting` what was asked."""
+
+    def __init__(self) -> None:
+        super().__init__(NodeConfig("hpc", "login"), Mock(), Mock(), SystemClock(), Mock())
+        self.answers, self.can_read, self.reads, self.accounting = True, True, 0, list[bool]()
+
+    async def _listed(self, *, accounting: bool) -> EngineFacts:
+        self.accounting.append(accounting)
+        job = Container("7:agentless-2task1", "agentless-2task1", "running", {}, signed=True)
+        return EngineFacts(containers=(job,)) if self.answers else EngineFacts(error="Slurm does not answer")
+
+    async def _carried(self, jobs: Iterable[Container]) -> dict[str, Container]:
+        self.reads += 1
+        if not self.can_read:
+            raise Timeout("too slow")
+        return {job.id: job for job in jobs}
+
+
+async def test_scripts_are_read_once_and_the_accounting_after_each_silence() -> None:
+    link = Read()
+    link.can_read = False
+    for answers in (True, True, False, True, False, True, True):
+        link.answers = answers
+        await link.refresh()
+        link.can_read = True
+    assert link.reads == 2  # the first time in vain
+    assert link.accounting == [True, False, False, True, False, True, False]
 
 
 class Busy(ClusterLink):

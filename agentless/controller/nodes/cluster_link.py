@@ -66,7 +66,8 @@ class ClusterLink(Link):
         self.inside_at: float | None = None
         self._asking = asyncio.Lock()
         self._wake = asyncio.Event()
-        self._was_heard = False  # since the start
+        self._was_heard = False  # at the last look
+        self._has_read_scripts = False
         self._asked = list[float]()  # when that was asked which it has not answered yet
 
     def launch(
@@ -127,14 +128,16 @@ class ClusterLink(Link):
     async def refresh(self) -> None:
         """Ask for all our jobs in one round trip; the accounting only where a job is missed, since it may be slow.
 
-        The first time the scripts are read, too: the state may be older than a job, and then its task is only there.
+        It is also asked after a silence. The scripts are read once: the state may be older than a job, and then its
+        task is only there.
         """
         async with self._asking:
             live = {job.id for job in self.containers if job.live}
             asked, engine = self.cache.now(), await self._listed(accounting=not self._was_heard)
-            if engine.containers is not None and not self._was_heard:
+            if engine.containers is not None and not self._was_heard and not self._has_read_scripts:
                 engine = replace(engine, containers=await self._whole(engine.containers))
-            elif engine.containers is not None and not live.issubset(job.id for job in engine.containers):
+            missed = engine.containers is not None and not live.issubset(job.id for job in engine.containers)
+            if missed and self._was_heard:
                 asked, engine = self.cache.now(), await self._listed(accounting=True)
             self._was_heard = engine.containers is not None
             self.cache.observe(Observation(error=None, engine=engine))
@@ -145,13 +148,12 @@ class ClusterLink(Link):
 
     async def _whole(self, jobs: tuple[Container, ...]) -> tuple[Container, ...]:
         """The jobs, those that we have signed with all of their labels."""
-        if not any(job.signed for job in jobs):
-            return jobs
         try:
-            carried = await self._carried(jobs)
+            carried = await self._carried(jobs) if any(job.signed for job in jobs) else {}
         except AgentlessError as error:
             _log.warning("%s: reading the scripts of its jobs: %s", self.node.name, error)
             return jobs
+        self._has_read_scripts = True
         wholes = ((job, carried.get(job.id)) for job in jobs)
         return tuple(whole if job.signed and whole and whole.signed else job for job, whole in wholes)
 
