@@ -71,7 +71,7 @@ class Overflows:
         None if it has nowhere to wait, since only that cluster could ever run it, and refuses it for good.
         """
         link = self._nodes.clusters.get(task.node or "")
-        if link is None or task.on_nodes is None or task.stop:
+        if link is None or task.before_overflow is None or task.stop:
             return None
         name = link.node.name
         reason = f"{name} refused its job: {error.reason}" if isinstance(error, JobRefused) else str(error)

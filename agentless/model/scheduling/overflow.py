@@ -25,7 +25,7 @@ class Overflow:
 
 
 @dataclass(frozen=True, slots=True)
-class OnNodes:
+class AskedOfNodes:
     """What a task that was handed over to a cluster had asked of nodes."""
 
     needs: Needs
