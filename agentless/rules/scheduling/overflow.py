@@ -65,9 +65,14 @@ def takers(spec: TaskSpec, clusters: Sequence[KnownCluster]) -> list[KnownCluste
     return sorted(found, key=lambda each: bool(each.unknown))
 
 
+def queued_since(task: Task) -> float:
+    """When a task entered the queue."""
+    return task.created_at if task.queued_at is None else task.queued_at
+
+
 def deadline(task: Task, after: float) -> float:
     """When a task is due at the latest."""
-    return (task.created_at if task.queued_at is None else task.queued_at) + after
+    return queued_since(task) + after
 
 
 def is_due(task: Task, promise: Promise | None, now: float, after: float) -> bool:
@@ -113,7 +118,7 @@ def cause_words(task: Task, promise: Promise | None, now: float, *, hopeless: bo
     """Why a task goes to a cluster now."""
     if hopeless:
         return "no node can ever run it"
-    since = deadline(task, 0.0)
+    since = queued_since(task)
     if promise and promise.firm and promise.start is not None:
         return f"it is expected to wait {format_duration(max(now, promise.start) - since)} for a node"
     return f"it has waited {format_duration(now - since)} for a node, and its start there is unknown"
