@@ -20,6 +20,7 @@ from agentless.model.units import format_duration
 from agentless.rules.scheduling.timeline.promise import Promise
 from agentless.rules.submit.cluster import check_for_overflow
 from agentless.rules.submit.cluster_gpus import lacks, with_type
+from agentless.rules.tasks.due import queued_since
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +64,6 @@ def takers(spec: TaskSpec, clusters: Sequence[KnownCluster]) -> list[KnownCluste
     """Those of these clusters that can take a task, those that answer first."""
     found = [each for each in clusters if not each.refuses(spec)]
     return sorted(found, key=lambda each: bool(each.unknown))
-
-
-def queued_since(task: Task) -> float:
-    """When a task entered the queue."""
-    return task.created_at if task.queued_at is None else task.queued_at
 
 
 def deadline(task: Task, after: float) -> float:
