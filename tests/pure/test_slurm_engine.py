@@ -322,7 +322,7 @@ def test_a_gang_on_a_cluster_is_one_task_and_one_job() -> None:
 def test_what_only_nodes_or_only_a_cluster_can_run_is_refused() -> None:
     spec = replace(TASK.spec, image=None, needs=Needs(nodes=("hpc",)))
     with pytest.raises(UsageError, match="where --launcher mpirun cannot be used"):
-        check_for_cluster(replace(spec, multinode=MultiNode(2, "mpirun")), "hpc", None)
+        check_for_cluster(replace(spec, multinode=MultiNode(2, "mpirun")), "hpc", SlurmCluster())
     (first, *_) = on_targets(replace(TASK.spec, needs=Needs(), gang=Gang(2)), ["node1"])
     with pytest.raises(UsageError, match="each member needs its own node, but several targets are node1"):
         check_for_nodes(first)

@@ -55,7 +55,7 @@ class Overflows:
         problems = list[UsageError]()
         for name in spec.terms.overflow or ():
             try:
-                check_for_overflow(spec, name, self._nodes.cluster_link(name).node.slurm)
+                check_for_overflow(spec, name, self._nodes.cluster_link(name).node.cluster)
             except UsageError as error:
                 problems.append(error)
         if problems and len(problems) == len(spec.terms.overflow or ()):
@@ -77,7 +77,7 @@ class Overflows:
         reason = f"{name} refused its job: {error.reason}" if isinstance(error, JobRefused) else str(error)
         lasts = isinstance(error, JobRefused) and error.lasts
         until = None if lasts else self._clock.now() + AGAIN_AFTER
-        event = HandedBack(Refusal(name, link.node.slurm or SlurmCluster(), reason, until))
+        event = HandedBack(Refusal(name, link.node.cluster, reason, until))
         waits = apply(task, event, self._clock.now())
         if until is not None or takers(waits.spec, self._clusters_of(waits)):
             return event
@@ -146,7 +146,7 @@ class Overflows:
         """Known clusters of a task, with their refusals; a refusal under another configuration does not count."""
         said = self._refused(task)
         known = self._clusters(task.spec)
-        return [replace(each, refused=said.get((each.name, each.config or SlurmCluster()), "")) for each in known]
+        return [replace(each, refused=said.get((each.name, each.config), "")) for each in known]
 
     def _refused(self, task: Task) -> dict[tuple[str, SlurmCluster], str]:
         """The refusals that have not passed, in words, by cluster and configuration."""
@@ -165,4 +165,4 @@ class Overflows:
         link = self._nodes.clusters.get(name)
         if link is None:
             return KnownCluster(name, gone=True)
-        return KnownCluster(name, link.node.slurm, None if link.inside_at is None else link.inside, link.silence)
+        return KnownCluster(name, link.node.cluster, None if link.inside_at is None else link.inside, link.silence)

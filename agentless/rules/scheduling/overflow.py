@@ -8,7 +8,7 @@ due. A task that no node can ever run is due at once; one for which others give 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from agentless.errors import UsageError
 from agentless.model.nodes.cluster_node import ClusterNode
@@ -32,7 +32,7 @@ class KnownCluster:
     """
 
     name: str
-    config: SlurmCluster | None = None
+    config: SlurmCluster = field(default_factory=SlurmCluster)
     nodes: Sequence[ClusterNode] | None = None
     silence: str | None = None
     refused: str = ""
