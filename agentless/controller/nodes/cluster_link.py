@@ -47,7 +47,7 @@ SILENT = "Slurm does not answer"
 LOOK_WITHIN = 60.0
 NODES_WITHIN = 30.0
 ANSWER_WITHIN = 5.0
-"""Seconds for which a person waits for the compute nodes of a cluster; then there are those of the last look."""
+"""Seconds for which a person waits for a cluster: then there are the nodes of its last look, and a stop goes on."""
 _log = logging.getLogger(__name__)
 
 
