@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentless.controller.scheduling.overflows import Overflows
-from agentless.controller.submit.builder import TaskBuilder
 from agentless.errors import IllegalMove, JobRefused, RuntimeFailed, UsageError
 from agentless.inventory.inventory import load
 from agentless.model.files.file_spec import Upload
@@ -156,17 +155,15 @@ def test_a_task_is_checked_with_the_image_of_the_inventory_that_it_will_have(tmp
     inventory = tmp_path / "inventory.yaml"
     link = link_of("hpc")
     nodes: Any = SimpleNamespace(cluster_link=lambda _: link, clusters={"hpc": link}, links={})
-    vendors: Any = SimpleNamespace(reserved=lambda _: {}, device_mounts=())
-    unused: Any = None
-    overflows = Overflows(nodes, unused)
-    builder = TaskBuilder(nodes, unused, unused, vendors, unused, overflows, unused)
+    clock: Any = None
+    overflows = Overflows(nodes, clock)
     bare = TaskSpec(("true",), terms=Terms(overflow=("hpc",)), mounts=(Mount("/data", "/data"),))
 
     def problem(defaults: str, spec: TaskSpec = bare) -> str:
         inventory.write_text(f"version: 1\ndefaults: {{{defaults}}}\nnodes:\n  node1: {{host: a}}\n")
         overflows.on_inventory(load(inventory))
         try:
-            builder.check(spec)
+            overflows.check(overflows.as_built(spec))
         except UsageError as error:
             return str(error)
         return ""
