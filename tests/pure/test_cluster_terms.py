@@ -14,7 +14,7 @@ from agentless.model.nodes.slurm import SlurmCluster
 from agentless.model.scheduling.needs import parse_target
 from agentless.model.tasks.job import Job
 from agentless.model.tasks.spec import TaskSpec
-from agentless.rules.submit.cluster import check_excluded, check_for_cluster, check_there_are_nodes
+from agentless.rules.submit.cluster import check_excluded, check_for_cluster, check_for_nodes, check_there_are_nodes
 from agentless.rules.submit.cluster_gpus import with_type
 from agentless.rules.submit.options import Options
 from agentless.rules.submit.task_request import Outside, task_request
@@ -146,3 +146,11 @@ def test_a_task_for_nodes_is_told_the_cluster_where_there_are_only_clusters() ->
     check_there_are_nodes(asked, ("node1",), ("hpc",))
     check_there_are_nodes(TaskSpec(("true",), needs=parse_target("hpc 1x")), (), ("hpc",))
     check_there_are_nodes(asked, (), ())
+
+
+def test_a_relative_folder_to_work_in_is_one_of_a_cluster() -> None:
+    relative = spec("hpc", workdir="data")
+    check_for_cluster(relative, "hpc", SlurmCluster())
+    with pytest.raises(UsageError, match="--workdir 'data': use an absolute path in the container"):
+        check_for_nodes(relative)
+    check_for_nodes(spec("node1", workdir="/data"))

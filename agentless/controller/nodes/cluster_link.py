@@ -110,8 +110,15 @@ class ClusterLink(Link):
         return cluster_view(self.node, self.inside, self.inside_at, self.outdated, online=self.online, tasks=tasks)
 
     async def carried(self) -> tuple[Container, ...]:
-        """Our jobs with the labels that their scripts carry; those of which no script is left are not among them."""
-        return tuple((await self._carried(self.containers)).values())
+        """Our jobs with the labels that their scripts carry; those of which no script is left are not among them.
+
+        Also those that only the accounting knows: looks forget them. Raises Unreachable if Slurm does not answer.
+        """
+        async with self._asking:
+            engine = await self._listed(accounting=True)
+        if engine.containers is None:
+            raise Unreachable(f"{self.node.name}: {engine.error}")
+        return tuple((await self._carried(engine.containers)).values())
 
     async def look(self, task: str, runtime: Engine | None = None) -> None:
         """Ask for the job of one task, and report it as present or absent."""

@@ -23,6 +23,7 @@ _REASONS: Mapping[str, str] = {
     "PartitionDown": "{partition} is down",
     "PartitionInactive": "{partition} is closed",
     "PartitionNodeLimit": "it wants more nodes than {partition} allows; use fewer with --nodes",
+    "PartitionConfig": "it wants more than {partition} allows; use fewer --cores, --gpus or less --memory",
     "PartitionTimeLimit": "its time limit is higher than {partition} allows; use a lower --time-limit",
     "InvalidAccount": "its account is not valid; correct account: in the inventory",
     "InvalidQOS": "its QOS is not valid; correct qos: in the inventory",

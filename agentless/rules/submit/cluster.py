@@ -70,6 +70,8 @@ def check_for_nodes(spec: TaskSpec) -> None:
     node = spec.needs.node
     if node and spec.gang and spec.gang.alike > 1:
         raise UsageError(on_one_node(spec.gang.size, node))
+    if spec.workdir is not None and not spec.workdir.startswith("/") and not spec.on_node_itself:
+        raise UsageError(f"--workdir {spec.workdir[:80]!r}: use an absolute path in the container, like /data")
     if spec.multinode is not None:
         raise UsageError("multinode: only a cluster can run a job on several nodes; use gang")
 
