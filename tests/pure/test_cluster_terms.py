@@ -55,7 +55,10 @@ def test_an_option_of_sbatch(options: dict[str, Any], expected: str) -> None:
             {"preemptible": True, "secret_env": {"TOKEN": "x"}},
             "has no secrets; with --secret-env, use --on-preempt end",
         ),
-        ({"env": ["A=1", "UID=1000"]}, "UID cannot be set on hpc: bash keeps it for itself; use another name"),
+        ({"env": ["A=1", "UID=1000"]}, "UID cannot be set on hpc: its shell keeps that for itself; use another name"),
+        ({"secret_env": {"SRANDOM": "1000"}}, "SRANDOM cannot be set on hpc"),
+        ({"env": ["OPTIND=2"]}, "OPTIND cannot be set on hpc"),
+        ({"env": ["GROUPS=a"]}, "GROUPS cannot be set on hpc"),
     ],
 )
 def test_what_slurm_cannot_keep_is_refused(options: dict[str, Any], words: str) -> None:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from agentless.rules.tasks.awaited_jobs import WAITS
-
 _REASONS: Mapping[str, str] = {
     "Resources": "waits for free resources",
     "Priority": "jobs with a higher priority are ahead of it",
     "BeginTime": "its start time has not come",
-    "Dependency": WAITS,
+    "Dependency": "waits for another job",
     "DependencyNeverSatisfied": "waits for a job that can no longer end as required",
     "JobArrayTaskLimit": "as many tasks of its array run as may at the same time",
     "JobHeldUser": "is held by its owner; on the cluster, run: scontrol release {job}",
