@@ -356,3 +356,14 @@ async def test_a_key_that_follows_an_answer_at_once_is_for_what_is_below_the_que
                 app.post_message(events.Key(key, key if len(key) == 1 else None))
             await eyes.see(lambda: len(app.screen_stack) == 1)
         assert answers == [None, "", ""]
+
+
+async def test_an_answer_has_all_that_was_typed_before_enter_however_fast():
+    async with over(tasks(RUNS)) as eyes:
+        answers: list[str | None] = []
+        eyes.app.push_screen(Ask("Drain it?", effect="It ends.", verb="Drain", text="Reason"), answers.append)
+        await eyes.see("Drain it?")
+        for key in "broken fan":
+            eyes.app.post_message(events.Key("space" if key == " " else key, key))
+        eyes.app.post_message(events.Key("enter", None))
+        await eyes.see(lambda: answers == ["broken fan"])
