@@ -34,6 +34,7 @@ from agentless.tui.data.actions import (
     MANY,
     Action,
     Target,
+    Undo,
     about,
     applies,
     details,
@@ -45,7 +46,6 @@ from agentless.tui.data.actions import (
     perform_all,
     question,
     started,
-    undone,
 )
 from agentless.tui.data.cluster import ClusterState, Row, is_vps
 from agentless.tui.data.copied import fields_of, fields_of_vps, mates
@@ -168,7 +168,8 @@ class Dashboard(App[None]):
         self.forwards = Forwards(client, lambda words: in_app(self, self._say, words, "warning"))
         self.places = Places(self, client, self.cluster, place)
         self._offered: list[str] = []
-        self._undo: Callable[[Client], str] | None = None
+        self._undo: list[Undo] = []  # takes the last action back
+        self._last = ""  # the title of the last action, if it was not taken back
         self._breakers: set[Breaker] = set()  # of the requests under way
 
     # ------------------------------------------------------------------ screen
@@ -500,8 +501,8 @@ class Dashboard(App[None]):
 
     def _perform(self, act: Action, targets: list[Target], reason: str = "") -> None:
         def work() -> None:
-            words, found = perform_all(self.client, act, targets, reason)
-            self._undo = undone(act.name, targets[0], found) if len(targets) == 1 else None
+            words, self._undo = perform_all(self.client, act, targets, reason)
+            self._last = act.title
             in_app(self, self._say, f"{words} (press Z to undo)" if self._undo else words)
 
         if table := getattr(self.view, "table", None):
@@ -510,19 +511,24 @@ class Dashboard(App[None]):
 
     def action_undo(self) -> None:
         """Take back the last action, if it can be."""
-        undo, self._undo = self._undo, None
-        if undo is None:
-            self._say("Nothing to undo: only drain, resume, pause and the place in the queue can be undone", "warning")
-        else:
+        undo, self._undo = self._undo, []
+        if undo:
             self.do(partial(self._take_back, undo))
+            self._last = ""
+        elif self._last:
+            self._say(f"{self._last} cannot be undone; drain, resume, pause and move can", "warning")
+        else:
+            self._say("Nothing to undo: no action since you started or undid one", "warning")
 
-    def _take_back(self, undo: Callable[[Client], str]) -> None:
-        try:
-            words = undo(self.client)
-        except Exception:
-            self._undo = undo  # it was refused, and can be tried again
-            raise
-        in_app(self, self._say, f"Undone: {words}")
+    def _take_back(self, undo: list[Undo]) -> None:
+        words = []
+        for each in undo:
+            try:
+                words.append(f"Undone: {each(self.client)}")
+            except AgentlessError as error:
+                self._undo.append(each)  # it can be tried again
+                words.append(str(error))
+        in_app(self, self._say, "\n".join(words), "error" if self._undo else "information")
 
     def _offer(self) -> None:
         """Update the line of keys if other actions apply now."""

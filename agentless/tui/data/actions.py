@@ -270,23 +270,32 @@ class Done(NamedTuple):
     found: Row
 
 
-def perform_all(client: Client, act: Action, targets: Sequence[Target], reason: str = "") -> Done:
-    """Do it to each, and say what came of it; raises the error if there is one target, or if none was done."""
-    if len(targets) == 1:
-        return perform(client, act.name, targets[0], reason)
+Undo = Callable[[Client], str]
+"""Takes an action back, and says so; raises AgentlessError."""
+
+
+def perform_all(client: Client, act: Action, targets: Sequence[Target], reason: str = "") -> tuple[str, list[Undo]]:
+    """Do it to each; what came of it in words, and what takes it back. Raises the error if none was done."""
+    done: list[str] = []
+    undo: list[Undo] = []
     failures: dict[str, AgentlessError] = {}
     for target in targets:
         try:
-            perform(client, act.name, target, reason)
+            words, found = perform(client, act.name, target, reason)
         except AgentlessError as error:
             failures[about(act, target)] = error
+            continue
+        done.append(words)
+        if (back := undone(act.name, target, found)) is not None:
+            undo.append(back)
     if len(failures) == len(targets):
         raise next(iter(failures.values()))
-    done = f"{act.title}: done for {counted(len(targets) - len(failures), _kind(act))}"
-    return Done("\n".join([done, *(f"{name}: {error}" for name, error in failures.items())]), {})
+    if len(targets) > 1:
+        done = [f"{act.title}: done for {counted(len(done), _kind(act))}"]
+    return "\n".join([*done, *(f"{name}: {error}" for name, error in failures.items())]), undo[::-1]
 
 
-def undone(act: str, target: Target, found: Row) -> Callable[[Client], str] | None:
+def undone(act: str, target: Target, found: Row) -> Undo | None:
     """What takes an action back, of which this was found; None if nothing does.
 
     A node that somebody else has drained or resumed since stays as it is.
@@ -356,7 +365,11 @@ def _remove_vps(client: Client, path: str) -> Any:
 
 
 def _resume_node(client: Client, node: str, _: str) -> Done:
-    found = client.post(f"/v1/nodes/{node}/resume", {})
+    return _resume(client, node, drain_only=False)
+
+
+def _resume(client: Client, node: str, *, drain_only: bool) -> Done:
+    found = client.post(f"/v1/nodes/{node}/resume", {"drain_only": drain_only})
     lifted = "; ".join(found["lifted"])
     return Done(f"{node}: resumed ({lifted})" if lifted else f"{node}: nothing to resume", found)
 
@@ -374,15 +387,13 @@ def _drain_again(client: Client, node: str, reason: str) -> str:
 
 
 def _undrain(client: Client, node: str, drained: Row) -> str:
-    """Take a drain back, and nothing else: a resume also uses the unhealthy GPUs of the node again."""
+    """Take a drain back, and nothing else: the unhealthy GPUs of the node stay out."""
     now = client.get(f"/v1/nodes/{node}")
     if not now["drained"]:
         raise Refused(f"{node} is not drained any more; nothing was changed")
     if now["state"] == drained["state"] == "drained" and now["reason"] != drained["reason"]:
         raise Refused(f"{node} was drained anew: {now['reason']}; nothing was changed. To resume it, press E")
-    if any(gpu["state"] == "unhealthy" for gpu in client.get("/v1/gpus", node=node)):
-        raise Refused(f"{node} has unhealthy GPUs, which would be used again, too; to resume it, press E")
-    return _resume_node(client, node, "").words
+    return _resume(client, node, drain_only=True).words
 
 
 _TASK: dict[str, Callable[[Client, Row], Any]] = {
