@@ -26,7 +26,7 @@ from agentless.tui.screens.vps.snapshots import Snapshots
 from agentless.tui.screens.workflows.graph import WorkflowScreen
 from agentless.tui.widgets.curves import Curves
 from agentless.tui.widgets.log_lines import Log
-from agentless.tui.widgets.table import Body
+from agentless.tui.widgets.table import Body, Table, Titles
 from tests.fleet.eyes import Eyes
 from tests.pure.scene import cluster as scene
 from tests.pure.test_dashboard_views import (
@@ -367,3 +367,29 @@ async def test_an_answer_has_all_that_was_typed_before_enter_however_fast():
             eyes.app.post_message(events.Key("space" if key == " " else key, key))
         eyes.app.post_message(events.Key("enter", None))
         await eyes.see(lambda: answers == ["broken fan"])
+
+
+async def test_a_table_is_never_painted_with_values_under_other_titles(monkeypatch):
+    """Its first frame is like its last one."""
+    painted: dict[Table, list[object]] = {}
+
+    def watched(kind: type, name: str) -> None:
+        paint = getattr(kind, name)
+
+        def painting(self: Titles | Body, *args: object) -> object:
+            found = paint(self, *args)
+            if self._table.rows and self._table.size.width:
+                painted.setdefault(self._table, []).append(self._table._layout())
+            return found
+
+        monkeypatch.setattr(kind, name, painting)
+
+    watched(Titles, "render")
+    watched(Body, "render_line")
+    async with dashboard(scene(3), (160, 50)) as eyes:
+        for key in ("2", "3", "4", "5"):
+            await eyes.press(key)
+            await settle(eyes)
+    assert len(painted) >= 4
+    for table, layouts in painted.items():
+        assert layouts == [layouts[-1]] * len(layouts), table.parent
