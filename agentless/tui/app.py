@@ -376,7 +376,7 @@ class Dashboard(App[None]):
                 self._ask_for_port(act, target, target.task)
             case _ if not (targets := self._targets(act)):
                 self._say(f"{act.title} applies to none of the marked rows; press Esc to unmark them", "warning")
-            case _ if act.effect:
+            case _ if effect(act, targets):
                 self._ask(act, targets)
             case _:
                 self._perform(act, targets)

@@ -57,6 +57,16 @@ async def test_an_action_applies_to_all_marked_tasks():
     assert [path for path, _ in done] == ["/v1/tasks/2mz3-1/stop"]
 
 
+async def test_a_paused_task_is_seen_as_one_and_a_pause_of_what_belongs_to_others_is_asked_for():
+    paused, other = {**RUNS, "state": "paused"}, {**RUNS, "id": "2bob", "owner": "bob@pc", "mine": False}
+    async with acting(tasks(paused, other)) as (eyes, done):
+        await eyes.see("1 running 1 paused 0 pending", "Running 1, paused 1")
+        await eyes.press("4", "end", "p")
+        await eyes.see("Pause task 2bob", "not your own: of bob@pc")
+        await eyes.press("n", "home", "p")
+        await eyes.see(lambda: done == [(f"/v1/tasks/{RUNS['id']}-1/resume", None)])
+
+
 async def test_a_node_action_applies_to_all_marked_nodes_wherever_the_cursor_is():
     async with acting(RECORDED) as (eyes, done):
         await eyes.press("3", "space", "space")  # the cursor is on node3, which is drained

@@ -91,8 +91,10 @@ class Summary(Static):
             how_many = counted(problems, "problem") if self.size.width >= _WORDY else str(problems)
             yield [[(f"! {how_many}", "$text-error bold reverse")]]
         tasks, gpus = self._cluster.tasks.values(), self._cluster.whole_gpus()
-        runs, waits = count(tasks, "running", "assigning", "paused"), count(tasks, *WAITING)
-        yield [[(f"{runs} running", "$text-success"), " ", (f"{waits} pending", "$text-warning" if waits else "")]]
+        runs, waits, paused = count(tasks, "running", "assigning"), count(tasks, *WAITING), count(tasks, "paused")
+        rest: Words = [(f"{paused} paused", "$text-warning"), " "] if paused else []
+        rest.append((f"{waits} pending", "$text-warning" if waits else ""))
+        yield [[(f"{runs} running", "$text-success"), " ", *rest]]
         yield self._of_gpus(gpus)
         if slices := self._cluster.slices():
             share = f"{count(slices, 'free')}/{counted(len(slices), slices[0]['kind'])}"

@@ -154,7 +154,7 @@ class GpuPainter:
         if len(tasks) > 1 or gpu["idle_since"]:
             return [(fitted(look.who(gpu, self._cluster), width), "")]
         task = tasks[0]
-        words, time_left = self._cluster.called(task), left(task)
+        words, time_left = self._cluster.called(task), "paused" if task["state"] == "paused" else left(task)
         owner, _, _ = words.partition(" ")
         if cell_len(words) + 1 + len(time_left) > width:
             time_left = time_left.removeprefix("for ")

@@ -10,7 +10,7 @@ from rich.cells import cell_len
 
 from agentless.client.words import left, rank, starts, unix_time, where
 from agentless.model.units import short_duration
-from agentless.tui.data.cluster import ClusterState, Row
+from agentless.tui.data.cluster import ClusterState, Row, count
 from agentless.tui.screens.events import event_about, event_words
 from agentless.tui.widgets import look
 from agentless.tui.widgets.lines import GivenLines, Piece, fitted, folded
@@ -104,7 +104,9 @@ class News(GivenLines, can_focus=False):
             yield from self._of_queue(queue, width)
         yield from owners
         if runs:
-            yield _heading("Running", len(runs), width)
+            paused = count(runs, "paused")
+            words = f"Running {len(runs) - paused}, paused {paused}" if paused else f"Running {len(runs)}"
+            yield _heading(words, 0, width)
             yield from self._of_tasks(runs, width)
         if not (queue or runs):
             yield [(fitted("No tasks. To submit one, press n, or run:", width), "dim")]
