@@ -85,6 +85,8 @@ def gpu_model(gpu: dict[str, Any]) -> str:
 
 def gpu_state(gpu: dict[str, Any]) -> str:
     """The state of a GPU; of a free one also what is on it, or that it was assumed: `free (desktop)`."""
+    if is_reserved(gpu, time.time()):
+        return "reserved"
     if gpu["state"] != "free":
         return str(gpu["state"])
     return "free (assumed)" if gpu.get("assumed") else "free (desktop)" if gpu.get("desktop") else "free"
@@ -111,6 +113,16 @@ def gpu_reason(gpu: dict[str, Any]) -> str:
         return str(gpu["reason"])
     programs = ", ".join(program_words(each) for each in gpu.get("desktop") or ())
     return "; ".join(filter(None, (gpu["reason"], gpu.get("assumed"), programs)))
+
+
+def is_reserved(gpu: dict[str, Any], now: float) -> bool:
+    """Whether a GPU is free, but for those alone for whom it is reserved now."""
+    if gpu["state"] not in ("free", "reserved") or not gpu.get("reserved"):
+        return False
+    with contextlib.suppress(ValueError, OverflowError):  # a time in a reason, which a person wrote
+        period = _FROM_TO.search(gpu["reserved"])
+        return period is not None and unix_time(period[1].replace(" UTC", "Z")) <= now
+    return False
 
 
 def reserved(gpu: dict[str, Any]) -> str:

@@ -493,7 +493,7 @@ class Dashboard(App[None]):
     def _wanted(self) -> dict[str, str]:
         """The initial fields of the form: the chosen GPU, if it is free."""
         gpu = self.view.chosen if self.view.id in ("overview", "gpus") else None
-        return {"target": gpu_place(gpu)} if gpu and gpu["state"] == "free" else {}
+        return {"target": gpu_place(gpu)} if gpu and gpu["state"] in ("free", "reserved") else {}
 
     def _answered(self, act: Action, targets: list[Target], reason: str | None) -> None:
         if reason is not None:

@@ -62,7 +62,7 @@ async def test_a_paused_task_is_seen_as_one_and_a_pause_of_what_belongs_to_other
     async with acting(tasks(paused, other)) as (eyes, done):
         await eyes.see("1 running 1 paused 0 pending", "Running 1, paused 1")
         await eyes.press("4", "end", "p")
-        await eyes.see("Pause task 2bob", "not your own: of bob@pc")
+        await eyes.see("Pause task 2bob", "owner bob@pc", "Not your own")
         await eyes.press("n", "home", "p")
         await eyes.see(lambda: done == [(f"/v1/tasks/{RUNS['id']}-1/resume", None)])
 

@@ -256,16 +256,10 @@ def effect(act: Action, targets: Sequence[Target]) -> str:
     """What an action will do to these; empty if nothing is to be asked."""
     if act.name in ("stop", "kill") and all(target.task and target.task["state"] in WAITING for target in targets):
         return "Cancels it: it has not started." if len(targets) == 1 else "Cancels them: they have not started."
-    if act.name == "pause" and (others := _of_others(targets)):
-        return f"Stops its processes until somebody resumes it; {others}."
+    if act.name == "pause":
+        tasks = [target.task for target in targets if target.task and target.task["state"] == "running"]
+        return "" if all(task["mine"] for task in tasks) else "Not your own: it does nothing until resumed."
     return act.effect or ""
-
-
-def _of_others(targets: Sequence[Target]) -> str:
-    """Which of the running tasks belong to other people, in words."""
-    tasks = [target.task for target in targets if target.task and target.task["state"] == "running"]
-    owners = dict.fromkeys(task["owner"] for task in tasks if not task["mine"])
-    return f"not your own: of {', '.join(owners)}" if owners else ""
 
 
 def _kind(act: Action) -> str:

@@ -119,9 +119,10 @@ class Summary(Static):
 
     def _of_gpus(self, gpus: Sequence[Row]) -> list[Words]:
         free, used, foreign = count(gpus, "free"), count(gpus, "allocated"), count(gpus, "foreign")
-        divided = count(gpus, "partitioned")
-        out = len(gpus) - free - foreign - used - divided
-        rest: Words = [" ", (f"{foreign} foreign", "$text-accent")] if foreign else []
+        divided, reserved = count(gpus, "partitioned"), count(gpus, "reserved")
+        out = len(gpus) - free - foreign - used - divided - reserved
+        rest: Words = [" ", (f"{reserved} reserved", "dim")] if reserved else []
+        rest += [" ", (f"{foreign} foreign", "$text-accent")] if foreign else []
         rest += [" ", (f"{divided} partitioned", "dim")] if divided else []
         rest += [" ", (f"{out} out", "$text-warning")] if out else []
         share = (f"{free}/{len(gpus)}", "$text-success")

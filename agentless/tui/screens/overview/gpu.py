@@ -110,7 +110,9 @@ class GpuPainter:
         if gpu["state"] in ("allocated", "foreign"):
             return [*pieces, *self._holder(gpu, rest), (" ", "")]
         words = look.who(gpu, self._cluster)
-        return [*pieces, (fitted(f"{state}: {words}" if words else state, rest), style), (" ", "")]
+        if not words.startswith(state):
+            words = f"{state}: {words}" if words else state
+        return [*pieces, (fitted(words, rest), style), (" ", "")]
 
     def cell(self, gpu: Row, metric: Metric, width: int, chosen: str) -> list[Piece]:
         """A cell of a heat map: a number on its colour, or a sign."""

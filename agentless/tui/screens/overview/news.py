@@ -9,7 +9,7 @@ from itertools import islice
 from rich.cells import cell_len
 
 from agentless.client.words import left, rank, starts, unix_time, where
-from agentless.model.units import short_duration
+from agentless.model.units import counted, short_duration
 from agentless.tui.data.cluster import ClusterState, Row, count
 from agentless.tui.screens.events import event_about, event_words
 from agentless.tui.widgets import look
@@ -144,28 +144,33 @@ class News(GivenLines, can_focus=False):
                 yield [("   " + line, "dim")]
 
     def _of_owners(self, width: int) -> Iterator[list[Piece]]:
-        """Who holds how many GPUs."""
-        held = {  # a GPU once, however many tasks share it, and whichever slices of it they have
-            (self._cluster.who(task["owner"]), gpu["node"], gpu.get("parent") or gpu["uuid"])
+        """Who holds how many GPUs, and how many slices."""
+        held = {  # each once, however many tasks share it
+            (self._cluster.who(task["owner"]), gpu["node"], gpu["uuid"], bool(gpu.get("parent")))
             for gpu in self._cluster.gpus.values()
             for task in self._cluster.holders(gpu)
         }
-        counts, total = Counter(owner for owner, *_ in held), len(self._cluster.whole_gpus())
-        owners = sorted(counts.items(), key=lambda each: (-each[1], each[0]))[:OWNERS]
-        if not owners:
+        if not held:
             return
+        whole = Counter(owner for owner, *_, is_part in held if not is_part)
+        parts = Counter(owner for owner, *_, is_part in held if is_part)
+        owners = sorted({*whole, *parts}, key=lambda owner: (-whole[owner], -parts[owner], owner))[:OWNERS]
+        kind = next((each["kind"] for each in self._cluster.slices()), "")
+        more = {owner: f" + {counted(parts[owner], kind)}" if parts[owner] else "" for owner in owners}
         if not self.is_tall:
-            words = " · ".join(f"{owner} {count}" for owner, count in owners)
+            words = " · ".join(f"{owner} {whole[owner]}{more[owner]}" for owner in owners)
             yield [("Most GPUs  ", "strong"), (fitted(words, width - 11), "held")]
             return
         yield _heading("Most GPUs", 0, width)
-        names = min(max(len(owner) for owner, _ in owners), max(8, width // 3))
-        for owner, count in owners:
-            words = f" {count} GPU{'s' * (count != 1)}"
+        names = min(max(map(len, owners)), max(8, width // 3))
+        sums = {owner: f" {counted(whole[owner], 'GPU')}{more[owner]}" for owner in owners}
+        room = max(9, *map(len, sums.values()))
+        for owner in owners:
+            share = whole[owner] / len(self._cluster.whole_gpus())
             yield [
                 (fitted(owner, names) + " ", "held"),
-                *look.bar(count / total, max(0, width - names - 10), "held"),
-                (fitted(words, 9), ""),
+                *look.bar(share, max(0, width - names - 1 - room), "held"),
+                (fitted(sums[owner], room), ""),
             ]
 
     def _of_tasks(self, runs: list[Row], width: int) -> Iterator[list[Piece]]:
