@@ -286,7 +286,7 @@ class Cluster:
 
     @Verb
     def resume(self, node: str, *, gpu: int | None = None, drain_only: bool = False) -> ResumeView:
-        """Use a drained node and its unhealthy GPUs again, or only this `gpu`; `drain_only`: unhealthy GPUs stay out."""
+        """Use a drained node and its unhealthy GPUs again, or only this `gpu`; with `drain_only`, only the node."""
         wanted = {"gpu": gpu, "drain_only": drain_only}
         return parse(ResumeView, self._client.post(f"/v1/nodes/{_path_word(node)}/resume", wanted))
 

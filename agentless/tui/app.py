@@ -27,6 +27,7 @@ from agentless.client.console import in_font
 from agentless.client.stream import ProgramStream
 from agentless.client.words import gpu_place
 from agentless.errors import AgentlessError
+from agentless.model.tasks.task import FAILED
 from agentless.model.text import lines_of, printable
 from agentless.model.units import counted
 from agentless.tui.data.actions import (
@@ -231,6 +232,11 @@ class Dashboard(App[None]):
             self.refresh_bindings()
             self.places.tell()
 
+    def action_failed(self) -> None:
+        """Show the view of tasks with those that have failed."""
+        self.action_view("tasks")
+        self.view.fill_filter(f"state:{','.join(sorted(FAILED))}")
+
     def go_to(self, path: str) -> None:
         """Show the place of a path, like `/tasks/ID`; see `Places`."""
         self.places.go_to(path)
@@ -261,6 +267,11 @@ class Dashboard(App[None]):
         colours = [Plain()] if self.no_color else super().get_line_filters()
         return [InFont(signs), *colours] if (signs := in_font(os.environ)) else colours
 
+    def get_key_display(self, binding: Binding) -> str:
+        """The name of a key, as in the help and in the sentences; the Linux console has no sign for Enter."""
+        name = super().get_key_display(binding)
+        return {"⏎": "Enter", "esc": "Esc", "space": "Space"}.get(name, name)
+
     def action_copy(self) -> None:
         """Copy the selected row, or the name of what is open."""
         if words := copied(self.screen, self.view):
@@ -274,6 +285,7 @@ class Dashboard(App[None]):
             return
         themes = [name for name in CYCLE if name in self.available_themes]
         self.theme = themes[(themes.index(self.theme) + 1) % len(themes) if self.theme in themes else 0]
+        self._say(f"Colors: {self.theme}")
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """The commands of the palette: each action of the screen once, with all of its keys."""

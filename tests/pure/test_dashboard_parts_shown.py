@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 from textual import events
 from textual.binding import Binding
+from textual.widgets import Static
 
+from agentless.client.console import in_font
+from agentless.rules.views.publish import timestamp
 from agentless.tui.app import SEEN, Dashboard
 from agentless.tui.data import log_source
 from agentless.tui.data.actions import ACTIONS, Target, about, details
@@ -13,9 +16,11 @@ from agentless.tui.data.log_source import SpooledLog
 from agentless.tui.screens.ask import Ask
 from agentless.tui.screens.details.batch import BatchScreen
 from agentless.tui.screens.details.task import TaskDetails
+from agentless.tui.screens.events import event_words
 from agentless.tui.screens.logs.pane import LogPane
 from agentless.tui.screens.logs.screen import LogScreen
 from agentless.tui.screens.overview.map import ClusterMap
+from agentless.tui.screens.overview.news import News
 from agentless.tui.screens.overview.view import Overview
 from agentless.tui.screens.reports.envs import EnvReport
 from agentless.tui.screens.reports.timeline import Timeline
@@ -393,3 +398,29 @@ async def test_a_table_is_never_painted_with_values_under_other_titles(monkeypat
     assert len(painted) >= 4
     for table, layouts in painted.items():
         assert layouts == [layouts[-1]] * len(layouts), table.parent
+
+
+async def test_what_the_screen_names_is_there_by_the_key_that_it_names():
+    lately = {**RUNS, "id": "2bad", "name": "bad", "state": "timeout", "ended_at": timestamp(RECORDED["now"] - 60)}
+    async with over(tasks(RUNS, {**lately, "retried_as": None}), (80, 24)) as eyes:
+        eyes.app.incoming.take_event({"seq": 9, "at": 0.0, "kind": "task", "event": "exited", "task": lately})
+        sick = {"kind": "node", "node": "node1", "state": "online", "event": "unhealthy", "cause": "GPU 7: ECC"}
+        eyes.app.incoming.take_event({"seq": 10, "at": 0.0, **sick})
+        assert event_words(sick) == ("Unhealthy", "bad")
+        await eyes.see("failed in the last 10 minutes; press F to list them")
+        assert any("Unhealthy: GPU 7: ECC" in line[1][0] for line in eyes.app.query_one(News)._of_events(80))
+        assert any("2bad ann bad " in line[0][0] for line in eyes.app.query_one(News)._of_events(80))
+        await eyes.press("F")
+        await eyes.see("2bad", "state:failed,killed_oom,timeout", lambda: RUNS["id"] not in eyes.text)
+        await eyes.press("escape", "c")
+        assert any(each.message == f"Colors: {eyes.app.theme}" for each in eyes.app._notifications)
+        await eyes.press("?")
+        pages = [str(page.render()) for page in eyes.app.screen.query(Static)]
+        assert all(key in pages[0] for key in ("\n  o ", "\n  O ", "\n  i ", "\n  X ", "\n  Esc "))
+        assert not any(key in pages[1] for key in ("  o O", "  i ", "  X ", "  m  a", "  Esc "))
+        await eyes.press("escape", "l", "|")
+        await eyes.see("Which log beside this one? Enter chooses, / filters, Esc cancels", "Enter Choose")
+
+
+def test_the_palette_has_signs_that_the_linux_console_has():
+    assert "🔎".translate(in_font({"TERM": "linux"})) == "/ "

@@ -388,7 +388,7 @@ async def test_gpus_are_counted_once_and_their_slices_apart():
         await eyes.pilot.pause()
         assert "│ 1/2 GPUs free 0 in use 1 partitioned │ 2/3 slices free │" in eyes.text
         assert "1 of 2 free · 2 of 3 slices free · " in eyes.text
-        assert "Most GPUs  alice 1 · bob 0 + 1 slice" in eyes.text
+        assert "Most GPUs  alice 1 · bob 2 slices" in eyes.text
         assert picks("gpu_type", eyes.app.cluster, {})[:2] == [
             Pick("1g.10gb", "2 of 3 slices free"), Pick("A100", "1 of 2 GPUs free"),
         ]  # fmt: skip

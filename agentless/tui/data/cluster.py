@@ -247,7 +247,7 @@ class ClusterState:
         failed = [task for task in self.tasks.values() if task["state"] in FAILED and not task["retried_as"]]
         if lately := sum(self.now - unix_time(task["ended_at"]) < FAILED_WITHIN for task in failed):
             about = f"{lately} task{'s' * (lately != 1)}"
-            found.append((about, "failed in the last 10 minutes; press 4 to list them, l for the log"))
+            found.append((about, "failed in the last 10 minutes; press F to list them"))
         for task in self.tasks.values():
             if task["state"] == "lost":
                 found.append((task["id"], f"lost: {task['reason']}"))

@@ -156,21 +156,24 @@ class News(GivenLines, can_focus=False):
         parts = Counter(owner for owner, *_, is_part in held if is_part)
         owners = sorted({*whole, *parts}, key=lambda owner: (-whole[owner], -parts[owner], owner))[:OWNERS]
         kind = next((each["kind"] for each in self._cluster.slices()), "")
-        more = {owner: f" + {counted(parts[owner], kind)}" if parts[owner] else "" for owner in owners}
+        sums: dict[str, str] = {}
+        for owner in owners:
+            gpus = counted(whole[owner], "GPU") if self.is_tall else str(whole[owner])
+            both = (gpus if whole[owner] else "", counted(parts[owner], kind) if parts[owner] else "")
+            sums[owner] = " + ".join(filter(None, both))
         if not self.is_tall:
-            words = " · ".join(f"{owner} {whole[owner]}{more[owner]}" for owner in owners)
+            words = " · ".join(f"{owner} {sums[owner]}" for owner in owners)
             yield [("Most GPUs  ", "strong"), (fitted(words, width - 11), "held")]
             return
         yield _heading("Most GPUs", 0, width)
         names = min(max(map(len, owners)), max(8, width // 3))
-        sums = {owner: f" {counted(whole[owner], 'GPU')}{more[owner]}" for owner in owners}
-        room = max(9, *map(len, sums.values()))
+        room = max(9, 1 + max(map(len, sums.values())))
         for owner in owners:
             share = whole[owner] / len(self._cluster.whole_gpus())
             yield [
                 (fitted(owner, names) + " ", "held"),
                 *look.bar(share, max(0, width - names - 1 - room), "held"),
-                (fitted(sums[owner], room), ""),
+                (fitted(f" {sums[owner]}", room), ""),
             ]
 
     def _of_tasks(self, runs: list[Row], width: int) -> Iterator[list[Piece]]:
@@ -187,7 +190,9 @@ class News(GivenLines, can_focus=False):
             if event.get("event") == _STARTED and event["task"]["node"]:
                 what += f" on {where(event['task'])}"
             if event.get("task"):
-                about += f" {self._cluster.who(event['task']['owner'])}"
+                about += f" {self._cluster.who(event['task']['owner'])} {event['task']['name'] or ''}".rstrip()
+            elif event.get("cause"):
+                what += f": {event['cause']}"
             when = short_duration(self._cluster.now - event["at"])
             room = max(0, width - len(when) - 5)
             words = fitted(f"{about} ", min(len(about) + 1, room))
