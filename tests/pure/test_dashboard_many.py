@@ -271,6 +271,21 @@ def test_a_drain_of_many_is_undone_for_each_that_was_drained():
     assert Asked.done[2:] == ["/v1/nodes/c/resume", "/v1/nodes/a/resume"]
 
 
+def test_a_resume_ends_a_drain_and_leaves_unhealthy_gpus_out():
+    done: list[object] = []
+
+    class Asked:
+        def post(self, path: str, body: object) -> dict:
+            done.append((path, body))
+            return {**RECORDED["nodes"][0], "lifted": []}
+
+    resume = next(act for act in ACTIONS if act.name == "resume_node")
+    for node, words in ((DRAINED, "Unhealthy GPUs stay out"), (RECORDED["nodes"][0], "also on its unhealthy GPUs")):
+        perform_all(Asked(), resume, [Target(None, node)])
+        assert words in effect(resume, [Target(None, node)])
+    assert done == [("/v1/nodes/node1/resume", {"drain_only": only}) for only in (True, False)]
+
+
 @pytest.mark.parametrize(
     ("shown", "reason"), [("disks (by ann@a, 2026-05-01)", "disks"), ("by ann@a, 2026-05-01", None)]
 )

@@ -215,7 +215,7 @@ async def test_a_search_goes_on_at_the_other_end_and_says_when_there_is_nothing(
 async def test_two_logs_are_read_side_by_side_and_keys_are_for_the_one_in_front():
     async with over(tasks(RUNS, FAILED), (120, 30)) as eyes:
         await eyes.press("4", "l", "|")
-        await eyes.see("Show which log beside this one?", FAILED["id"])
+        await eyes.see("Which log beside this one?", FAILED["id"])
         assert RUNS["id"] not in "".join(eyes.text.splitlines()[2:]), "the log that is open"
         await eyes.press("enter")
         await eyes.see(lambda: len(eyes.app.screen.query(LogPane)) == 2, f"▌ {FAILED['id']}", RUNS["id"])

@@ -127,8 +127,8 @@ ACTIONS = (
         "resume_node",
         "E",
         "Resume node",
-        "use the node and its unhealthy GPUs again",
-        "New tasks start on it again, also on its unhealthy GPUs.",
+        "end the drain of the node; try a degraded one again",
+        "New tasks start on it again. Unhealthy GPUs stay out.",
     ),
 )
 
@@ -259,6 +259,8 @@ def effect(act: Action, targets: Sequence[Target]) -> str:
     if act.name == "pause":
         tasks = [target.task for target in targets if target.task and target.task["state"] == "running"]
         return "" if all(task["mine"] for task in tasks) else "Not your own: it does nothing until resumed."
+    if act.name == "resume_node" and not all(target.node and target.node["drained"] for target in targets):
+        return "New tasks start on it again, also on its unhealthy GPUs."
     return act.effect or ""
 
 
@@ -324,7 +326,7 @@ def perform(client: Client, act: str, target: Target, reason: str = "") -> Done:
     """Ask the controller for it; raises AgentlessError."""
     task, node = target.task, target.node
     if node is not None and act in _NODE:
-        return _NODE[act](client, str(node["name"]), reason)
+        return _NODE[act](client, node, reason)
     if target.workflow is not None and act in _WORKFLOW:
         found = _WORKFLOW[act](client, f"/v1/workflows/{target.workflow['id']}")
         return Done(f"Workflow {found['id']} ({found['name']}) is {found['state']}", found)
@@ -367,8 +369,9 @@ def _remove_vps(client: Client, path: str) -> Any:
     return client.delete(path) | {"state": "removed", "reason": ""}
 
 
-def _resume_node(client: Client, node: str, _: str) -> Done:
-    return _resume(client, node, drain_only=False)
+def _resume_node(client: Client, node: Row, _: str) -> Done:
+    """End a drain, and nothing else, so that an undo brings all of it back."""
+    return _resume(client, str(node["name"]), drain_only=bool(node["drained"]))
 
 
 def _resume(client: Client, node: str, *, drain_only: bool) -> Done:
@@ -377,16 +380,17 @@ def _resume(client: Client, node: str, *, drain_only: bool) -> Done:
     return Done(f"{node}: resumed ({lifted})" if lifted else f"{node}: nothing to resume", found)
 
 
-def _drain(client: Client, node: str, reason: str) -> Done:
-    found = client.post(f"/v1/nodes/{node}/drain", {"reason": reason or None})
-    return Done(f"{node}: drained, {running(found)}", found)
+def _drain(client: Client, node: Row, reason: str) -> Done:
+    found = client.post(f"/v1/nodes/{node['name']}/drain", {"reason": reason or None})
+    return Done(f"{node['name']}: drained, {running(found)}", found)
 
 
 def _drain_again(client: Client, node: str, reason: str) -> str:
     """Take a resume back."""
-    if client.get(f"/v1/nodes/{node}")["drained"]:
+    now = client.get(f"/v1/nodes/{node}")
+    if now["drained"]:
         raise Refused(f"{node} is drained again by now; nothing was changed")
-    return _drain(client, node, reason).words
+    return _drain(client, now, reason).words
 
 
 def _undrain(client: Client, node: str, drained: Row) -> str:
@@ -419,4 +423,4 @@ _WORKFLOW: dict[str, Callable[[Client, str], Any]] = {
     "retry_workflow": lambda client, path: client.post(f"{path}/retry", {}),
     "remove_workflow": lambda client, path: client.delete(path) | {"state": "removed"},
 }
-_NODE: dict[str, Callable[[Client, str, str], Done]] = {"drain": _drain, "resume_node": _resume_node}
+_NODE: dict[str, Callable[[Client, Row, str], Done]] = {"drain": _drain, "resume_node": _resume_node}
