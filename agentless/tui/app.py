@@ -530,7 +530,7 @@ class Dashboard(App[None]):
         elif self._last:
             self._say(f"{self._last} cannot be undone; drain, resume, pause and move can", "warning")
         else:
-            self._say("Nothing to undo: no action since you started or undid one", "warning")
+            self._say("Nothing to undo: the last action was undone, or there was none", "warning")
 
     def _take_back(self, undo: list[Undo]) -> None:
         words = []

@@ -30,6 +30,8 @@ _BEFORE_START = ("assigned", "met", "step")
 """What a start makes old."""
 OWNERS = 5
 """The most owners whose GPUs are counted."""
+ROOM = 12
+"""Columns of when an event was, and of gaps; a named task has its id only where there is space for all."""
 HEADED = 8
 """The least height for headings."""
 RUNNING = ("running", "assigning", "paused")
@@ -190,7 +192,9 @@ class News(GivenLines, can_focus=False):
             if event.get("event") == _STARTED and event["task"]["node"]:
                 what += f" on {where(event['task'])}"
             if event.get("task"):
-                about += f" {self._cluster.who(event['task']['owner'])} {event['task']['name'] or ''}".rstrip()
+                called = f"{self._cluster.who(event['task']['owner'])} {event['task']['name'] or ''}".rstrip()
+                has_room = len(about) + len(called) + len(what) + ROOM <= width or not event["task"]["name"]
+                about = f"{about} {called}" if has_room else called
             elif event.get("cause"):
                 what += f": {event['cause']}"
             when = short_duration(self._cluster.now - event["at"])
