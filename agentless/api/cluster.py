@@ -285,9 +285,10 @@ class Cluster:
         return parse(NodeView, found)
 
     @Verb
-    def resume(self, node: str, *, gpu: int | None = None) -> ResumeView:
-        """Use a drained node again, and its unhealthy GPUs, or only this `gpu`."""
-        return parse(ResumeView, self._client.post(f"/v1/nodes/{_path_word(node)}/resume", {"gpu": gpu}))
+    def resume(self, node: str, *, gpu: int | None = None, drain_only: bool = False) -> ResumeView:
+        """Use a drained node and its unhealthy GPUs again, or only this `gpu`; with `drain_only`, only the node."""
+        wanted = {"gpu": gpu, "drain_only": drain_only}
+        return parse(ResumeView, self._client.post(f"/v1/nodes/{_path_word(node)}/resume", wanted))
 
     @Verb
     def doctor(

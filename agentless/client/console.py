@@ -29,5 +29,6 @@ def _block(dots: int) -> str:
 
 _SIGNS = {
     **{0x2800 + dots: _block(dots) for dots in range(256)},
+    ord("🔎"): "/ ",
     **{ord(lacks): has for lacks, has in zip("▁▂▃▅▆▇▏▎▍▋▊▉━╸", "_▄▄▄██││▌███══", strict=True)},
 }

@@ -82,6 +82,8 @@ def gpu_model(gpu: dict[str, Any]) -> str:
 
 def gpu_state(gpu: dict[str, Any]) -> str:
     """The state of a GPU; of a free one also what is on it, or that it was assumed: `free (desktop)`."""
+    if is_reserved(gpu, time.time()):
+        return "reserved"
     if gpu["state"] != "free":
         return str(gpu["state"])
     return "free (assumed)" if gpu.get("assumed") else "free (desktop)" if gpu.get("desktop") else "free"
@@ -108,6 +110,12 @@ def gpu_reason(gpu: dict[str, Any]) -> str:
         return str(gpu["reason"])
     programs = ", ".join(program_words(each) for each in gpu.get("desktop") or ())
     return "; ".join(filter(None, (gpu["reason"], gpu.get("assumed"), programs)))
+
+
+def is_reserved(gpu: dict[str, Any], now: float) -> bool:
+    """Whether a GPU is free, but for those alone for whom it is reserved now."""
+    known, is_free = gpu.get("reservation"), gpu["state"] in ("free", "reserved")
+    return is_free and known is not None and unix_time(known["begins_at"]) <= now
 
 
 def reserved(gpu: dict[str, Any]) -> str:

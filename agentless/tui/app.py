@@ -27,6 +27,7 @@ from agentless.client.console import in_font
 from agentless.client.stream import ProgramStream
 from agentless.client.words import gpu_place
 from agentless.errors import AgentlessError
+from agentless.model.tasks.task import FAILED
 from agentless.model.text import lines_of, printable
 from agentless.model.units import counted
 from agentless.tui.data.actions import (
@@ -34,6 +35,7 @@ from agentless.tui.data.actions import (
     MANY,
     Action,
     Target,
+    Undo,
     about,
     applies,
     details,
@@ -45,7 +47,6 @@ from agentless.tui.data.actions import (
     perform_all,
     question,
     started,
-    undone,
 )
 from agentless.tui.data.cluster import ClusterState, Row, is_vps
 from agentless.tui.data.copied import fields_of, fields_of_vps, mates
@@ -168,7 +169,8 @@ class Dashboard(App[None]):
         self.forwards = Forwards(client, lambda words: in_app(self, self._say, words, "warning"))
         self.places = Places(self, client, self.cluster, place)
         self._offered: list[str] = []
-        self._undo: Callable[[Client], str] | None = None
+        self._undo: list[Undo] = []  # takes the last action back
+        self._last = ""  # the title of the last action, if it was not taken back
         self._breakers: set[Breaker] = set()  # of the requests under way
 
     # ------------------------------------------------------------------ screen
@@ -230,6 +232,11 @@ class Dashboard(App[None]):
             self.refresh_bindings()
             self.places.tell()
 
+    def action_failed(self) -> None:
+        """Show the view of tasks with those that have failed."""
+        self.action_view("tasks")
+        self.view.fill_filter(f"state:{','.join(sorted(FAILED))}")
+
     def go_to(self, path: str) -> None:
         """Show the place of a path, like `/tasks/ID`; see `Places`."""
         self.places.go_to(path)
@@ -260,6 +267,11 @@ class Dashboard(App[None]):
         colours = [Plain()] if self.no_color else super().get_line_filters()
         return [InFont(signs), *colours] if (signs := in_font(os.environ)) else colours
 
+    def get_key_display(self, binding: Binding) -> str:
+        """The name of a key, as in the help and in the sentences; the Linux console has no sign for Enter."""
+        name = super().get_key_display(binding)
+        return {"⏎": "Enter", "esc": "Esc", "space": "Space"}.get(name, name)
+
     def action_copy(self) -> None:
         """Copy the selected row, or the name of what is open."""
         if words := copied(self.screen, self.view):
@@ -273,6 +285,7 @@ class Dashboard(App[None]):
             return
         themes = [name for name in CYCLE if name in self.available_themes]
         self.theme = themes[(themes.index(self.theme) + 1) % len(themes) if self.theme in themes else 0]
+        self._say(f"Colors: {self.theme}")
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """The commands of the palette: each action of the screen once, with all of its keys."""
@@ -375,7 +388,7 @@ class Dashboard(App[None]):
                 self._ask_for_port(act, target, target.task)
             case _ if not (targets := self._targets(act)):
                 self._say(f"{act.title} applies to none of the marked rows; press Esc to unmark them", "warning")
-            case _ if act.effect:
+            case _ if effect(act, targets):
                 self._ask(act, targets)
             case _:
                 self._perform(act, targets)
@@ -492,7 +505,7 @@ class Dashboard(App[None]):
     def _wanted(self) -> dict[str, str]:
         """The initial fields of the form: the chosen GPU, if it is free."""
         gpu = self.view.chosen if self.view.id in ("overview", "gpus") else None
-        return {"target": gpu_place(gpu)} if gpu and gpu["state"] == "free" else {}
+        return {"target": gpu_place(gpu)} if gpu and gpu["state"] in ("free", "reserved") else {}
 
     def _answered(self, act: Action, targets: list[Target], reason: str | None) -> None:
         if reason is not None:
@@ -500,8 +513,8 @@ class Dashboard(App[None]):
 
     def _perform(self, act: Action, targets: list[Target], reason: str = "") -> None:
         def work() -> None:
-            words, found = perform_all(self.client, act, targets, reason)
-            self._undo = undone(act.name, targets[0], found) if len(targets) == 1 else None
+            words, self._undo = perform_all(self.client, act, targets, reason)
+            self._last = act.title
             in_app(self, self._say, f"{words} (press Z to undo)" if self._undo else words)
 
         if table := getattr(self.view, "table", None):
@@ -510,19 +523,24 @@ class Dashboard(App[None]):
 
     def action_undo(self) -> None:
         """Take back the last action, if it can be."""
-        undo, self._undo = self._undo, None
-        if undo is None:
-            self._say("Nothing to undo: only drain, resume, pause and the place in the queue can be undone", "warning")
-        else:
+        undo, self._undo = self._undo, []
+        if undo:
             self.do(partial(self._take_back, undo))
+            self._last = ""
+        elif self._last:
+            self._say(f"{self._last} cannot be undone; drain, resume, pause and move can", "warning")
+        else:
+            self._say("Nothing to undo: the last action was undone, or there was none", "warning")
 
-    def _take_back(self, undo: Callable[[Client], str]) -> None:
-        try:
-            words = undo(self.client)
-        except Exception:
-            self._undo = undo  # it was refused, and can be tried again
-            raise
-        in_app(self, self._say, f"Undone: {words}")
+    def _take_back(self, undo: list[Undo]) -> None:
+        words = []
+        for each in undo:
+            try:
+                words.append(f"Undone: {each(self.client)}")
+            except AgentlessError as error:
+                self._undo.append(each)  # it can be tried again
+                words.append(str(error))
+        in_app(self, self._say, "\n".join(words), "error" if self._undo else "information")
 
     def _offer(self) -> None:
         """Update the line of keys if other actions apply now."""

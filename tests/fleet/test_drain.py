@@ -213,6 +213,9 @@ async def test_a_gpu_stays_out_when_all_is_well_again_and_in_once_it_was_resumed
         assert gpu(controller).state == "free"
         desk.fleet.nodes["n1"].gpus.show(0, {"ecc.errors.uncorrected.volatile.total": 3})
         await until(lambda: gpu(controller).state == "unhealthy")
+        controller.exclusions.drain("n1", by=me(controller))
+        assert len(controller.exclusions.resume("n1", drain_only=True, by=me(controller))[1]) == 1
+        assert [each.state for each in node(controller).gpus] == ["unhealthy", "free", "free", "free"]
 
 
 async def test_heat_counts_from_the_inventorys_limit_on_and_passes_by_itself_if_it_says_so(desk):

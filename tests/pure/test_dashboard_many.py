@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from agentless.errors import Refused
 from agentless.model.text import printable
-from agentless.tui.data.actions import ACTIONS, Target, effect, undone
+from agentless.tui.data.actions import ACTIONS, Target, effect, perform_all, undone
 from agentless.tui.data.export import FORMULA, as_text
 from agentless.tui.screens.details.node import NodeDetails
 from agentless.tui.screens.details.task import TaskDetails
@@ -55,6 +55,16 @@ async def test_an_action_applies_to_all_marked_tasks():
         await eyes.press("y")
         await eyes.see(lambda: len(done) == 1 and "●" not in eyes.text)
     assert [path for path, _ in done] == ["/v1/tasks/2mz3-1/stop"]
+
+
+async def test_a_paused_task_is_seen_as_one_and_a_pause_of_what_belongs_to_others_is_asked_for():
+    paused, other = {**RUNS, "state": "paused"}, {**RUNS, "id": "2bob", "owner": "bob@pc", "mine": False}
+    async with acting(tasks(paused, other)) as (eyes, done):
+        await eyes.see("1 running 1 paused 0 pending", "Running 1, paused 1")
+        await eyes.press("4", "end", "p")
+        await eyes.see("Pause task 2bob", "owner bob@pc", "Not your own")
+        await eyes.press("n", "home", "p")
+        await eyes.see(lambda: done == [(f"/v1/tasks/{RUNS['id']}-1/resume", None)])
 
 
 async def test_a_node_action_applies_to_all_marked_nodes_wherever_the_cursor_is():
@@ -207,6 +217,14 @@ async def test_what_can_be_undone_is_undone_by_a_key():
         assert [body for _, body in done] == [{"position": 1}, {"position": 2}]
         await eyes.press("Z")
         await eyes.see(lambda: any("Nothing to undo" in each.message for each in eyes.app._notifications))
+        await eyes.press("3", "space", "D")
+        await eyes.see("Drain")
+        await eyes.press("enter")
+        await eyes.see(lambda: len(done) == 3 and eyes.app._undo)
+        eyes.app.client.get = lambda *_, **__: {"drained": True, "state": "offline", "reason": ""}
+        await eyes.press("Z")
+        await eyes.see(lambda: len(done) == 4)
+        assert done[-1] == ("/v1/nodes/node1/resume", {"drain_only": True})
 
 
 def test_nothing_takes_back_what_has_no_way_back():
@@ -215,27 +233,57 @@ def test_nothing_takes_back_what_has_no_way_back():
     assert names == {"pause", "drain"}
 
 
-@pytest.mark.parametrize("state", ["drained", "unhealthy"])
-def test_to_undo_a_drain_uses_no_unhealthy_gpu_again(state):
+def test_to_undo_a_drain_uses_no_unhealthy_gpu_again():
+    class Asked:
+        done: ClassVar[list[object]] = []
+
+        def get(self, _path: str) -> object:
+            return DRAINED
+
+        def post(self, path: str, body: object) -> dict:
+            self.done.append((path, body))
+            return {"lifted": []}
+
+    undone("drain", Target(None, RECORDED["nodes"][0]), DRAINED)(Asked())
+    assert Asked.done == [("/v1/nodes/node1/resume", {"drain_only": True})]
+
+
+def test_a_drain_of_many_is_undone_for_each_that_was_drained():
+    nodes = [{**RECORDED["nodes"][0], "name": name} for name in ("a", "b", "c")]
+
     class Asked:
         done: ClassVar[list[str]] = []
 
-        def get(self, path: str, **_: object) -> object:
-            return [{"state": "allocated"}, {"state": state}] if path == "/v1/gpus" else DRAINED
+        def get(self, _path: str) -> object:
+            return DRAINED
 
-        def post(self, path: str, _: object) -> dict:
+        def post(self, path: str, _body: object) -> dict:
+            if "b" in path:
+                raise Refused("no")
             self.done.append(path)
-            return {"lifted": []}
+            return {**DRAINED, "lifted": []}
 
-    undo = undone("drain", Target(None, RECORDED["nodes"][0]), DRAINED)
-    Asked.done = []
-    if state == "unhealthy":
-        with pytest.raises(Refused, match="unhealthy GPUs"):
-            undo(Asked())
-        assert not Asked.done
-    else:
-        undo(Asked())
-        assert Asked.done == ["/v1/nodes/node1/resume"]
+    drain = next(act for act in ACTIONS if act.name == "drain")
+    words, undo = perform_all(Asked(), drain, [Target(None, node) for node in nodes])
+    assert words == "Drain: done for 2 nodes\nnode b: no"
+    for each in undo:
+        each(Asked())
+    assert Asked.done[2:] == ["/v1/nodes/c/resume", "/v1/nodes/a/resume"]
+
+
+def test_a_resume_ends_a_drain_and_leaves_unhealthy_gpus_out():
+    done: list[object] = []
+
+    class Asked:
+        def post(self, path: str, body: object) -> dict:
+            done.append((path, body))
+            return {**RECORDED["nodes"][0], "lifted": []}
+
+    resume = next(act for act in ACTIONS if act.name == "resume_node")
+    for node, words in ((DRAINED, "Unhealthy GPUs stay out"), (RECORDED["nodes"][0], "also on its unhealthy GPUs")):
+        perform_all(Asked(), resume, [Target(None, node)])
+        assert words in effect(resume, [Target(None, node)])
+    assert done == [("/v1/nodes/node1/resume", {"drain_only": only}) for only in (True, False)]
 
 
 @pytest.mark.parametrize(

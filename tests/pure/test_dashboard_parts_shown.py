@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 from textual import events
 from textual.binding import Binding
+from textual.widgets import Static
 
+from agentless.client.console import in_font
+from agentless.rules.views.publish import timestamp
 from agentless.tui.app import SEEN, Dashboard
 from agentless.tui.data import log_source
 from agentless.tui.data.actions import ACTIONS, Target, about, details
@@ -13,9 +16,11 @@ from agentless.tui.data.log_source import SpooledLog
 from agentless.tui.screens.ask import Ask
 from agentless.tui.screens.details.batch import BatchScreen
 from agentless.tui.screens.details.task import TaskDetails
+from agentless.tui.screens.events import event_words
 from agentless.tui.screens.logs.pane import LogPane
 from agentless.tui.screens.logs.screen import LogScreen
 from agentless.tui.screens.overview.map import ClusterMap
+from agentless.tui.screens.overview.news import News
 from agentless.tui.screens.overview.view import Overview
 from agentless.tui.screens.reports.envs import EnvReport
 from agentless.tui.screens.reports.timeline import Timeline
@@ -26,7 +31,7 @@ from agentless.tui.screens.vps.snapshots import Snapshots
 from agentless.tui.screens.workflows.graph import WorkflowScreen
 from agentless.tui.widgets.curves import Curves
 from agentless.tui.widgets.log_lines import Log
-from agentless.tui.widgets.table import Body
+from agentless.tui.widgets.table import Body, Table, Titles
 from tests.fleet.eyes import Eyes
 from tests.pure.scene import cluster as scene
 from tests.pure.test_dashboard_views import (
@@ -210,7 +215,7 @@ async def test_a_search_goes_on_at_the_other_end_and_says_when_there_is_nothing(
 async def test_two_logs_are_read_side_by_side_and_keys_are_for_the_one_in_front():
     async with over(tasks(RUNS, FAILED), (120, 30)) as eyes:
         await eyes.press("4", "l", "|")
-        await eyes.see("Show which log beside this one?", FAILED["id"])
+        await eyes.see("Which log beside this one?", FAILED["id"])
         assert RUNS["id"] not in "".join(eyes.text.splitlines()[2:]), "the log that is open"
         await eyes.press("enter")
         await eyes.see(lambda: len(eyes.app.screen.query(LogPane)) == 2, f"▌ {FAILED['id']}", RUNS["id"])
@@ -356,3 +361,66 @@ async def test_a_key_that_follows_an_answer_at_once_is_for_what_is_below_the_que
                 app.post_message(events.Key(key, key if len(key) == 1 else None))
             await eyes.see(lambda: len(app.screen_stack) == 1)
         assert answers == [None, "", ""]
+
+
+async def test_an_answer_has_all_that_was_typed_before_enter_however_fast():
+    async with over(tasks(RUNS)) as eyes:
+        answers: list[str | None] = []
+        eyes.app.push_screen(Ask("Drain it?", effect="It ends.", verb="Drain", text="Reason"), answers.append)
+        await eyes.see("Drain it?")
+        for key in "broken fan":
+            eyes.app.post_message(events.Key("space" if key == " " else key, key))
+        eyes.app.post_message(events.Key("enter", None))
+        await eyes.see(lambda: answers == ["broken fan"])
+
+
+async def test_a_table_is_never_painted_with_values_under_other_titles(monkeypatch):
+    """Its first frame is like its last one."""
+    painted: dict[Table, list[object]] = {}
+
+    def watched(kind: type, name: str) -> None:
+        paint = getattr(kind, name)
+
+        def painting(self: Titles | Body, *args: object) -> object:
+            found = paint(self, *args)
+            if self._table.rows and self._table.size.width:
+                painted.setdefault(self._table, []).append(self._table._layout())
+            return found
+
+        monkeypatch.setattr(kind, name, painting)
+
+    watched(Titles, "render")
+    watched(Body, "render_line")
+    async with dashboard(scene(3), (160, 50)) as eyes:
+        for key in ("2", "3", "4", "5"):
+            await eyes.press(key)
+            await settle(eyes)
+    assert len(painted) >= 4
+    for table, layouts in painted.items():
+        assert layouts == [layouts[-1]] * len(layouts), table.parent
+
+
+async def test_what_the_screen_names_is_there_by_the_key_that_it_names():
+    lately = {**RUNS, "id": "2bad", "name": "bad", "state": "timeout", "ended_at": timestamp(RECORDED["now"] - 60)}
+    async with over(tasks(RUNS, {**lately, "retried_as": None}), (80, 24)) as eyes:
+        eyes.app.incoming.take_event({"seq": 9, "at": 0.0, "kind": "task", "event": "exited", "task": lately})
+        sick = {"kind": "node", "node": "node1", "state": "online", "event": "unhealthy", "cause": "GPU 7: ECC"}
+        eyes.app.incoming.take_event({"seq": 10, "at": 0.0, **sick})
+        assert event_words(sick) == ("Unhealthy", "bad")
+        await eyes.see("failed in the last 10 minutes; press F to list them")
+        assert any("Unhealthy: GPU 7: ECC" in line[1][0] for line in eyes.app.query_one(News)._of_events(80))
+        assert any("2bad ann bad " in line[0][0] for line in eyes.app.query_one(News)._of_events(80))
+        await eyes.press("F")
+        await eyes.see("2bad", "state:failed,killed_oom,timeout", lambda: RUNS["id"] not in eyes.text)
+        await eyes.press("escape", "c")
+        assert any(each.message == f"Colors: {eyes.app.theme}" for each in eyes.app._notifications)
+        await eyes.press("?")
+        pages = [str(page.render()) for page in eyes.app.screen.query(Static)]
+        assert all(key in pages[0] for key in ("\n  o ", "\n  O ", "\n  i ", "\n  X ", "\n  Esc "))
+        assert not any(key in pages[1] for key in ("  o O", "  i ", "  X ", "  m  a", "  Esc "))
+        await eyes.press("escape", "l", "|")
+        await eyes.see("Which log beside this one? Enter chooses, / filters, Esc cancels", "Enter Choose")
+
+
+def test_the_palette_has_signs_that_the_linux_console_has():
+    assert "🔎".translate(in_font({"TERM": "linux"})) == "/ "

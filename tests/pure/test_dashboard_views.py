@@ -402,10 +402,31 @@ async def test_gpus_are_counted_once_and_their_slices_apart():
         await eyes.pilot.pause()
         assert "│ 1/2 GPUs free 0 in use 1 partitioned │ 2/3 slices free │" in eyes.text
         assert "1 of 2 free · 2 of 3 slices free · " in eyes.text
-        assert "Most GPUs  alice 1 · bob 1" in eyes.text
+        assert "Most GPUs  alice 1 · bob 2 slices" in eyes.text
         assert picks("gpu_type", eyes.app.cluster, {})[:2] == [
             Pick("1g.10gb", "2 of 3 slices free"), Pick("A100", "1 of 2 GPUs free"),
         ]  # fmt: skip
+
+
+async def test_a_gpu_that_is_reserved_now_is_not_free():
+    free = {**RECORDED["gpus"][0], "node": "node1", "state": "free", "tasks": [], "reason": ""}
+    begins = ("2026-01-01T00:00:00Z", "2198-01-01T00:00:00Z", None)
+    held = {"owner": "root", "ends_at": "2199-01-01T00:00:00Z", "reason": ""}
+    gpus = [
+        {
+            **free, "uuid": str(at), "index": at, "reserved": each and "reserved for root",
+            "reservation": each and {**held, "begins_at": each},
+        }
+        for at, each in enumerate(begins)
+    ]  # fmt: skip
+    node = {**RECORDED["nodes"][0], "gpus": 3, "gpus_free": 3}
+    async with over({**tasks(), "nodes": [node], "gpus": gpus}, (120, 40)) as eyes:
+        await eyes.see("2/3 GPUs free 0 in use 1 reserved", "2 of 3 free · 1 reserved", "0 reserved", "1 free")
+        await eyes.press("3")
+        await eyes.see("2/3")
+        await eyes.pilot.resize_terminal(80, 14)
+        await eyes.press("1")
+        await eyes.see("1 reserved", "reserved for root")
 
 
 async def test_clusters_are_counted_apart_and_opened_from_the_list_of_nodes(monkeypatch):

@@ -103,6 +103,7 @@ def test_ctrl_c_leaves_it_drained_and_says_so(said: Any) -> None:
         ("nodes resume node1", ["was drained: disks"], "node1: resumed (was drained: disks)"),
         ("nodes resume node1", [], "node1: nothing to resume; not drained, and no GPU is unhealthy"),
         ("nodes resume node1 --gpu 2", [], "node1: nothing to resume; GPU 2 is not unhealthy"),
+        ("nodes resume node1 --drain-only", [], "node1: nothing to resume; not drained"),
     ],
 )
 def test_a_resume_says_what_was_in_the_way_and_that_nothing_was_is_fine(
@@ -110,4 +111,5 @@ def test_a_resume_says_what_was_in_the_way_and_that_nothing_was_is_fine(
 ) -> None:
     code, said_out, _, asked = said(words, {"node": node(0), "lifted": lifted})
     assert (code, said_out) == (0, [out])
-    assert asked == [("/v1/nodes/node1/resume", {"gpu": 2 if "--gpu" in words else None})]
+    wanted = {"gpu": 2 if "--gpu" in words else None, "drain_only": "--drain-only" in words}
+    assert asked == [("/v1/nodes/node1/resume", wanted)]

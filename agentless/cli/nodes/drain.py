@@ -56,14 +56,17 @@ def resume(
     context: typer.Context,
     node: NodeArgument,
     gpu: Annotated[int | None, typer.Option(metavar="N", min=0, help="Only this GPU")] = None,
+    drain_only: Annotated[bool, typer.Option("--drain-only", help="Unhealthy GPUs stay out")] = False,
     _: Quiet = False,
 ) -> None:
     """Use a drained node and its unhealthy GPUs again."""
-    found = client(context).post(f"/v1/nodes/{node}/resume", {"gpu": gpu})
+    found = client(context).post(f"/v1/nodes/{node}/resume", {"gpu": gpu, "drain_only": drain_only})
     for words in found["lifted"]:
         confirm_done(f"{node}: resumed ({words})")
     if not found["lifted"]:
-        what = "not drained, and no GPU is unhealthy" if gpu is None else f"GPU {gpu} is not unhealthy"
+        what = "not drained" if drain_only else "not drained, and no GPU is unhealthy"
+        if gpu is not None:
+            what = f"GPU {gpu} is not unhealthy"
         confirm_done(f"{node}: nothing to resume; {what}")
 
 

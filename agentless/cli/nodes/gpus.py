@@ -158,7 +158,7 @@ def _watch_gpus(served: Client, wanted: list[Needs], *, free: bool) -> None:
         served,
         lambda cluster: show(
             GPU_COLUMNS,
-            [g for g in cluster.ordered_gpus() if is_wanted(g) and (g["state"] == "free" or not free)],
+            [g for g in cluster.ordered_gpus() if is_wanted(g) and (g["state"] in ("free", "reserved") or not free)],
         ),
     )
 

@@ -210,10 +210,11 @@ class DrainRequest(BaseModel):
 
 
 class ResumeRequest(BaseModel):
-    """Index of a GPU. Default: the node with all its GPUs."""
+    """Index of a GPU. Default: the node with all its GPUs. `drain_only`: its unhealthy GPUs stay out."""
 
     model_config = ConfigDict(extra="forbid")
     gpu: int | None = None
+    drain_only: bool = False
 
 
 class LookRequest(BaseModel):

@@ -119,9 +119,9 @@ def resumed(
 
     Findings in `sample` are forgiven, and earlier ones unless they are over. Without a sample, all are forgiven.
     """
-    lifted, gpus = [], dict(record.gpus)
-    if record.drain and gpu is None:
-        lifted.append(f"was drained: {drain_words(record.drain)}")
+    gpus = dict(record.gpus)
+    after, drained = undrained(record) if gpu is None else (record, ())
+    lifted = [*drained]
     here = {reading.uuid: reading for reading in sample.gpus} if sample else {}
     found = _findings(record, sample, faults, policy) if sample else {}
     for uuid, known in record.gpus.items():
@@ -131,7 +131,13 @@ def resumed(
             before = [*known.forgiven, *(trouble.key for trouble in known.troubles)]
             still = [key for key in before if not kind_of(key).is_readable(here.get(uuid), faults if sample else None)]
             gpus[uuid] = replace(known, troubles=(), forgiven=tuple(dict.fromkeys(keys + still)))
-    return replace(record, drain=record.drain if gpu is not None else None, gpus=gpus), tuple(lifted)
+    return replace(after, gpus=gpus), tuple(lifted)
+
+
+def undrained(record: NodeRecord) -> tuple[NodeRecord, tuple[str, ...]]:
+    """The record without the drain of its node, and the reason that was lifted; its unhealthy GPUs stay out."""
+    lifted = (f"was drained: {drain_words(record.drain)}",) if record.drain else ()
+    return replace(record, drain=None), lifted
 
 
 def drain_words(drain: Drain) -> str:

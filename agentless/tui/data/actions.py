@@ -127,8 +127,8 @@ ACTIONS = (
         "resume_node",
         "E",
         "Resume node",
-        "use the node and its unhealthy GPUs again",
-        "New tasks start on it again, also on its unhealthy GPUs.",
+        "end the drain of the node; try a degraded one again",
+        "New tasks start on it again. Unhealthy GPUs stay out.",
     ),
 )
 
@@ -248,6 +248,11 @@ def effect(act: Action, targets: Sequence[Target]) -> str:
     """What an action will do to these; empty if nothing is to be asked."""
     if act.name in ("stop", "kill") and all(target.task and target.task["state"] in WAITING for target in targets):
         return "Cancels it: it has not started." if len(targets) == 1 else "Cancels them: they have not started."
+    if act.name == "pause":
+        tasks = [target.task for target in targets if target.task and target.task["state"] == "running"]
+        return "" if all(task["mine"] for task in tasks) else "Not your own: it does nothing until resumed."
+    if act.name == "resume_node" and not all(target.node and target.node["drained"] for target in targets):
+        return "New tasks start on it again, also on its unhealthy GPUs."
     return act.effect or ""
 
 
@@ -262,23 +267,32 @@ class Done(NamedTuple):
     found: Row
 
 
-def perform_all(client: Client, act: Action, targets: Sequence[Target], reason: str = "") -> Done:
-    """Do it to each, and say what came of it; raises the error if there is one target, or if none was done."""
-    if len(targets) == 1:
-        return perform(client, act.name, targets[0], reason)
+Undo = Callable[[Client], str]
+"""Takes an action back, and says so; raises AgentlessError."""
+
+
+def perform_all(client: Client, act: Action, targets: Sequence[Target], reason: str = "") -> tuple[str, list[Undo]]:
+    """Do it to each; what came of it in words, and what takes it back. Raises the error if none was done."""
+    done: list[str] = []
+    undo: list[Undo] = []
     failures: dict[str, AgentlessError] = {}
     for target in targets:
         try:
-            perform(client, act.name, target, reason)
+            words, found = perform(client, act.name, target, reason)
         except AgentlessError as error:
             failures[about(act, target)] = error
+            continue
+        done.append(words)
+        if (back := undone(act.name, target, found)) is not None:
+            undo.append(back)
     if len(failures) == len(targets):
         raise next(iter(failures.values()))
-    done = f"{act.title}: done for {counted(len(targets) - len(failures), _kind(act))}"
-    return Done("\n".join([done, *(f"{name}: {error}" for name, error in failures.items())]), {})
+    if len(targets) > 1:
+        done = [f"{act.title}: done for {counted(len(done), _kind(act))}"]
+    return "\n".join([*done, *(f"{name}: {error}" for name, error in failures.items())]), undo[::-1]
 
 
-def undone(act: str, target: Target, found: Row) -> Callable[[Client], str] | None:
+def undone(act: str, target: Target, found: Row) -> Undo | None:
     """What takes an action back, of which this was found; None if nothing does.
 
     A node that somebody else has drained or resumed since stays as it is.
@@ -304,7 +318,7 @@ def perform(client: Client, act: str, target: Target, reason: str = "") -> Done:
     """Ask the controller for it; raises AgentlessError."""
     task, node = target.task, target.node
     if node is not None and act in _NODE:
-        return _NODE[act](client, str(node["name"]), reason)
+        return _NODE[act](client, node, reason)
     if target.workflow is not None and act in _WORKFLOW:
         found = _WORKFLOW[act](client, f"/v1/workflows/{target.workflow['id']}")
         return Done(f"Workflow {found['id']} ({found['name']}) is {found['state']}", found)
@@ -347,34 +361,38 @@ def _remove_vps(client: Client, path: str) -> Any:
     return client.delete(path) | {"state": "removed", "reason": ""}
 
 
-def _resume_node(client: Client, node: str, _: str) -> Done:
-    found = client.post(f"/v1/nodes/{node}/resume", {})
+def _resume_node(client: Client, node: Row, _: str) -> Done:
+    """End a drain, and nothing else, so that an undo brings all of it back."""
+    return _resume(client, str(node["name"]), drain_only=bool(node["drained"]))
+
+
+def _resume(client: Client, node: str, *, drain_only: bool) -> Done:
+    found = client.post(f"/v1/nodes/{node}/resume", {"drain_only": drain_only})
     lifted = "; ".join(found["lifted"])
     return Done(f"{node}: resumed ({lifted})" if lifted else f"{node}: nothing to resume", found)
 
 
-def _drain(client: Client, node: str, reason: str) -> Done:
-    found = client.post(f"/v1/nodes/{node}/drain", {"reason": reason or None})
-    return Done(f"{node}: drained, {running(found)}", found)
+def _drain(client: Client, node: Row, reason: str) -> Done:
+    found = client.post(f"/v1/nodes/{node['name']}/drain", {"reason": reason or None})
+    return Done(f"{node['name']}: drained, {running(found)}", found)
 
 
 def _drain_again(client: Client, node: str, reason: str) -> str:
     """Take a resume back."""
-    if client.get(f"/v1/nodes/{node}")["drained"]:
+    now = client.get(f"/v1/nodes/{node}")
+    if now["drained"]:
         raise Refused(f"{node} is drained again by now; nothing was changed")
-    return _drain(client, node, reason).words
+    return _drain(client, now, reason).words
 
 
 def _undrain(client: Client, node: str, drained: Row) -> str:
-    """Take a drain back, and nothing else: a resume also uses the unhealthy GPUs of the node again."""
+    """Take a drain back, and nothing else: the unhealthy GPUs of the node stay out."""
     now = client.get(f"/v1/nodes/{node}")
     if not now["drained"]:
         raise Refused(f"{node} is not drained any more; nothing was changed")
     if now["state"] == drained["state"] == "drained" and now["reason"] != drained["reason"]:
         raise Refused(f"{node} was drained anew: {now['reason']}; nothing was changed. To resume it, press E")
-    if any(gpu["state"] == "unhealthy" for gpu in client.get("/v1/gpus", node=node)):
-        raise Refused(f"{node} has unhealthy GPUs, which would be used again, too; to resume it, press E")
-    return _resume_node(client, node, "").words
+    return _resume(client, node, drain_only=True).words
 
 
 _TASK: dict[str, Callable[[Client, Row], Any]] = {
@@ -397,4 +415,4 @@ _WORKFLOW: dict[str, Callable[[Client, str], Any]] = {
     "retry_workflow": lambda client, path: client.post(f"{path}/retry", {}),
     "remove_workflow": lambda client, path: client.delete(path) | {"state": "removed"},
 }
-_NODE: dict[str, Callable[[Client, str, str], Done]] = {"drain": _drain, "resume_node": _resume_node}
+_NODE: dict[str, Callable[[Client, Row, str], Done]] = {"drain": _drain, "resume_node": _resume_node}

@@ -7,7 +7,16 @@ from collections import Counter, deque
 from collections.abc import Iterable
 from typing import Any
 
-from agentless.client.words import WAITING, command_line, gpu_number, gpu_place, node_state, process_words, unix_time
+from agentless.client.words import (
+    WAITING,
+    command_line,
+    gpu_number,
+    gpu_place,
+    is_reserved,
+    node_state,
+    process_words,
+    unix_time,
+)
 from agentless.model.nodes.device import parts_of
 from agentless.model.tasks.task import FAILED
 from agentless.model.tasks.task_id import first_try
@@ -37,7 +46,7 @@ _NUMBERS = ("utilization_pct", "memory_used_mib", "temperature_c", "power_w")
 class ClusterState:
     """Nodes and clusters by name, GPUs by node and UUID, tasks and workflows by id, the newest events.
 
-    `now` is the controller's clock.
+    `now` is the controller's clock. A GPU that is free for others than those for whom it is reserved is `reserved`.
 
     `gone` says why the controller is not heard, empty if it is. `stopped`: it was asked to end.
     """
@@ -51,6 +60,7 @@ class ClusterState:
         """Forget all rows, as before the first line."""
         self.nodes: dict[str, Row] = {}
         self.gpus: dict[tuple[str, str], Row] = {}
+        self.reserved: Counter[str] = Counter()
         self.clusters: dict[str, Row] = {}
         self.tasks: dict[str, Row] = {}
         self._users: Counter[str] | None = None  # how many owners have this user name
@@ -80,7 +90,19 @@ class ClusterState:
         for kind, *key in line.get("gone", ()):
             changed.add(kind)
             self._drop(kind, key)
+        self.reserve()
         return changed
+
+    def reserve(self) -> None:
+        """Give free GPUs that are reserved now a state of their own, and count them for each node in `reserved`."""
+        self.reserved.clear()
+        for key, gpu in self.gpus.items():
+            if not gpu.get("reserved"):
+                continue
+            if is_now := is_reserved(gpu, self.now):
+                self.reserved[gpu["node"]] += 1
+            if gpu["state"] in ("free", "reserved"):
+                self.gpus[key] = {**gpu, "state": "reserved" if is_now else "free"}
 
     def sampled(self) -> None:
         """Add the present utilisation of all GPUs to their trends, of which each point is a mean."""
@@ -225,7 +247,7 @@ class ClusterState:
         failed = [task for task in self.tasks.values() if task["state"] in FAILED and not task["retried_as"]]
         if lately := sum(self.now - unix_time(task["ended_at"]) < FAILED_WITHIN for task in failed):
             about = f"{lately} task{'s' * (lately != 1)}"
-            found.append((about, "failed in the last 10 minutes; press 4 to list them, l for the log"))
+            found.append((about, "failed in the last 10 minutes; press F to list them"))
         for task in self.tasks.values():
             if task["state"] == "lost":
                 found.append((task["id"], f"lost: {task['reason']}"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -65,8 +66,14 @@ class Ask(ModalScreen[str | None]):
     def on_button_pressed(self, event: Button.Pressed) -> None:
         (self.action_yes if event.button.id == "yes" else self.action_no)()
 
-    def action_answer(self) -> None:
-        """Enter answers at once: by the message of an input or a button, the next key came before the answer."""
+    async def action_answer(self) -> None:
+        """Enter answers at once: by the message of an input or a button, the next key came before the answer.
+
+        Keys before it, which the input has not had time for, are part of the answer.
+        """
+        typed = asyncio.Event()
+        if self._text and self.query_one(Input).call_later(typed.set):
+            await typed.wait()
         (self.action_no if self.focused is self.query_one("#no") else self.action_yes)()
 
     def action_yes(self) -> None:

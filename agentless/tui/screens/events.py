@@ -23,6 +23,7 @@ class Events(View):
         return (
             TableColumn("TIME", _when, lambda event: event["at"]),
             TableColumn("ABOUT", event_about),
+            TableColumn("NAME", lambda event: event["task"]["name"] or "" if event.get("task") else "", rank=3),
             TableColumn("EVENT", event_words),
             TableColumn("WHERE", lambda event: where(event["task"]) if event.get("task") else "", rank=1),
             TableColumn("OWNER", lambda event: event["task"]["owner"] if event.get("task") else "", rank=2),
@@ -58,7 +59,8 @@ def event_about(event: Row) -> str:
 
 
 def event_words(event: Row) -> Piece:
-    """What has happened."""
+    """What has happened; the event of a node is colored as what it is called, for its state may be another one."""
     if event.get("task"):
         return happened(event), look.style_of(event["task"]["state"])
-    return (event.get("event") or event["state"]).capitalize(), look.style_of(event.get("state", ""))
+    words = event.get("event") or event["state"]
+    return words.capitalize(), look.style_of(words) or look.style_of(event.get("state", ""))

@@ -102,7 +102,7 @@ class Keys(ModalScreen[None]):
         with VerticalScroll():
             pages: tuple[tuple[str, Sequence[tuple[str, str]]], ...] = (
                 (f"Here: {printable(self._title)}", self._here),
-                ("Views", _LOOK),
+                ("Views", [row for row in _LOOK if not self._is_here(row[0])]),
                 ("Actions", [(act.key, act.help) for act in ACTIONS]),
                 ("Details and reports", _OPEN),
                 ("Log", _READ),
@@ -112,6 +112,11 @@ class Keys(ModalScreen[None]):
             for title, rows in pages:
                 if rows:
                     yield Static(Content.assemble((title, "bold"), *_columns(rows, self._width), "\n"))
+
+    def _is_here(self, keys: str) -> bool:
+        """Whether the keys are among those of what is shown, which are listed first."""
+        here = {key for keys, _ in self._here for key in keys.split()}
+        return here.issuperset(keys.partition(",")[0].split())
 
     @property
     def _room(self) -> int:

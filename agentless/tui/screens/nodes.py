@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from agentless.client.words import cause_of, cores_in_use, engine_version, in_use, nodes_out
 from agentless.tui.data.cluster import Row, natural
@@ -21,7 +22,7 @@ class Nodes(View):
         return (
             TableColumn("NODE", lambda node: node["name"], lambda node: natural(node["name"])),
             TableColumn("STATE", lambda node: (node["state"], look.style_of(node["state"]))),
-            TableColumn("FREE", _free, lambda node: node["gpus_free"], right=True),
+            TableColumn("FREE", partial(look.free_words, cluster=self.cluster), self._free, right=True),
             TableColumn("TASKS", lambda node: look.of(node["tasks"], ""), lambda node: node["tasks"], right=True),
             TableColumn("CORES", cores_in_use, lambda node: node["cores_busy"] or node["cores"], right=True, rank=1),
             TableColumn(
@@ -50,6 +51,9 @@ class Nodes(View):
             TableColumn("ADDRESS", lambda node: node["address"], rank=6),
             TableColumn("REASON", _why, flexible=True),
         )
+
+    def _free(self, node: Row) -> int:
+        return int(node["gpus_free"]) - self.cluster.reserved[node["name"]]
 
     def all_rows(self) -> list[Row]:
         return [*self.cluster.ordered_nodes(), *map(_as_node, self.cluster.ordered_clusters())]
@@ -82,10 +86,6 @@ def _as_node(cluster: Row) -> Row:
         "reason": cluster["reason"] or nodes_out(cluster),
         "labels": {},
     }
-
-
-def _free(node: Row) -> str:
-    return f"{node['gpus_free']}/{node['gpus']}"
 
 
 def _why(node: Row) -> Piece:

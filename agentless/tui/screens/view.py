@@ -167,6 +167,12 @@ class View(Vertical):
         line.add_class("-open")
         self.screen.set_focus(line)
 
+    def fill_filter(self, text: str) -> None:
+        """Show only rows that match, as if a person had typed it."""
+        line = self.query_one(Input)
+        line.add_class("-open")
+        line.value = text
+
     def action_clear(self) -> None:
         """Unmark all rows; without marks, clear the filter."""
         if self.table.body.marks:
@@ -249,7 +255,7 @@ class View(Vertical):
             return not self._has(row, word[1:])
         field, colon, value = word.partition(":")
         if colon and field in row:
-            return value in str(row[field]).lower()
+            return any(each in str(row[field]).lower() for each in value.split(","))
         return any(word in column.piece(row)[0].lower() for column in self.table.columns)
 
 

@@ -91,8 +91,10 @@ class Summary(Static):
             how_many = counted(problems, "problem") if self.size.width >= _WORDY else str(problems)
             yield [[(f"! {how_many}", "$text-error bold reverse")]]
         tasks, gpus = self._cluster.tasks.values(), self._cluster.whole_gpus()
-        runs, waits = count(tasks, "running", "assigning", "paused"), count(tasks, *WAITING)
-        yield [[(f"{runs} running", "$text-success"), " ", (f"{waits} pending", "$text-warning" if waits else "")]]
+        runs, waits, paused = count(tasks, "running", "assigning"), count(tasks, *WAITING), count(tasks, "paused")
+        rest: Words = [(f"{paused} paused", "$text-warning"), " "] if paused else []
+        rest.append((f"{waits} pending", "$text-warning" if waits else ""))
+        yield [[(f"{runs} running", "$text-success"), " ", *rest]]
         yield self._of_gpus(gpus)
         if slices := self._cluster.slices():
             share = f"{count(slices, 'free')}/{counted(len(slices), slices[0]['kind'])}"
@@ -117,9 +119,10 @@ class Summary(Static):
 
     def _of_gpus(self, gpus: Sequence[Row]) -> list[Words]:
         free, used, foreign = count(gpus, "free"), count(gpus, "allocated"), count(gpus, "foreign")
-        divided = count(gpus, "partitioned")
-        out = len(gpus) - free - foreign - used - divided
-        rest: Words = [" ", (f"{foreign} foreign", "$text-accent")] if foreign else []
+        divided, reserved = count(gpus, "partitioned"), count(gpus, "reserved")
+        out = len(gpus) - free - foreign - used - divided - reserved
+        rest: Words = [" ", (f"{reserved} reserved", "dim")] if reserved else []
+        rest += [" ", (f"{foreign} foreign", "$text-accent")] if foreign else []
         rest += [" ", (f"{divided} partitioned", "dim")] if divided else []
         rest += [" ", (f"{out} out", "$text-warning")] if out else []
         share = (f"{free}/{len(gpus)}", "$text-success")

@@ -92,6 +92,11 @@ def who(gpu: Row, cluster: ClusterState) -> str:
     return "; ".join(filter(None, (cause_of(gpu["node"], gpu_reason(gpu)), reserved(gpu))))
 
 
+def free_words(node: Row, cluster: ClusterState) -> str:
+    """How many GPUs of a node are free, of how many: `3/8`."""
+    return f"{node['gpus_free'] - cluster.reserved[node['name']]}/{node['gpus']}"
+
+
 def sign(gpu: Row, *, silent: bool) -> str:
     """A column for a GPU; `silent`: its node does not answer, and its state is unknown."""
     if silent:

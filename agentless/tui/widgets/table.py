@@ -12,7 +12,9 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
+from textual.geometry import Region
 from textual.message import Message
+from textual.strip import Strip
 from textual.widget import Widget
 
 from agentless.model.text import printable
@@ -81,6 +83,8 @@ class Table(Vertical):
         """What is shown instead of rows while there are none."""
         self.sorted_by = ""
         self._widths = [0 for _ in columns]  # 0: there is nothing in it so far, and it is not shown
+        self.is_wider = False
+        """A column became wider; what was drawn before is to be painted anew."""
         self._hidden: tuple[tuple[int, ...], list[str]] = (), []  # in which room they are
         self.titles = Titles(self)
         self.body = Body(self)
@@ -133,7 +137,7 @@ class Table(Vertical):
             for column, new, old in zip(self.columns, self._widths, before, strict=True)
             if not (column.flexible and column is last and old >= LEAST)
         ):
-            self.call_later(self.repaint)
+            self.is_wider = True
         found: list[Piece] = []
         for at, width in self._layout():
             text, own = cells[at]
@@ -156,6 +160,7 @@ class Table(Vertical):
         return self._hidden[1]
 
     def repaint(self) -> None:
+        self.is_wider = False
         self.titles.refresh()
         self.body.repaint()
         self.post_message(self.LaidOut())
@@ -205,6 +210,7 @@ class Titles(Widget):
     def render(self) -> Content:
         if self._table.hint and not self._table.rows:
             return Content("")
+        self._table.body.complete()
         marked = self._table.sorted_by
         before = " " * len(MARK) if self._table.body.marks else ""
         titles = (
@@ -319,6 +325,30 @@ class Body(Lines):
     def repaint(self) -> None:
         self._drawn.clear()
         self.refresh()
+
+    def complete(self) -> None:
+        """Draw all lines in view, so that no line and no title is painted before the columns have their widths."""
+        top = self.scroll_offset.y
+        for _ in range(2):
+            for y in range(top, top + self.size.height):
+                if y not in self._drawn:
+                    self._drawn[y] = self._line(y)
+            if not self._table.is_wider:
+                return
+            self._table.is_wider = False
+            self._drawn.clear()
+            self.call_later(self._table.repaint)  # this may be painting only a part
+
+    def redraw(self) -> None:
+        """Paint what has changed, or everything if a column became wider."""
+        super().redraw()
+        if self._table.is_wider:
+            self._table.repaint()
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Paint lines of one layout."""
+        self.complete()
+        return super().render_lines(crop)
 
     def action_move(self, by: int) -> None:
         """Move the cursor by rows; if its row has gone, choose the one in that place."""

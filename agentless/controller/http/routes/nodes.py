@@ -89,7 +89,7 @@ def _add_nodes(app: FastAPI, services: NodeServices) -> None:
     async def resume_node(node: str, request: ResumeRequest, caller: CurrentCaller) -> ResumeView:
         """Resume a drained node or an unhealthy GPU."""
         await known.heard([node])
-        found, lifted = exclusions.resume(node, request.gpu, by=caller)
+        found, lifted = exclusions.resume(node, request.gpu, drain_only=request.drain_only, by=caller)
         return ResumeView(node_view(found), lifted)
 
     @app.get("/v1/nodes/{node}/empty")

@@ -14,7 +14,7 @@ from agentless.model.caller import Caller
 from agentless.model.nodes.cluster import Node
 from agentless.model.nodes.node_record import Drain, HealthPolicy
 from agentless.ports import Clock
-from agentless.rules.nodes.gpu_exclusion import drain_words, resumed
+from agentless.rules.nodes.gpu_exclusion import drain_words, resumed, undrained
 
 REASON = 200
 """Characters of a reason at most: it is shown for every waiting task."""
@@ -49,18 +49,28 @@ class Drains:
             self._news.note(node, "drained", drain_words(drain))
         return self._node(node)
 
-    def resume(self, name: str, gpu: int | None = None, *, by: Caller) -> tuple[Node, tuple[str, ...]]:
-        """Include a node with all its GPUs again, or only the GPU of this index; returns also why it was excluded."""
+    def resume(
+        self, name: str, gpu: int | None = None, *, drain_only: bool = False, by: Caller
+    ) -> tuple[Node, tuple[str, ...]]:
+        """Include a node with all its GPUs again, or only the GPU of this index; returns also why it was excluded.
+
+        `drain_only`: only the drain is lifted.
+        """
+        if drain_only and gpu is not None:
+            raise UsageError("--drain-only is about the whole node, not about a --gpu")
         link = self._nodes.link(name)
         node, seen = link.node.name, link.observation
         record = self._records.of(node)
         if gpu is not None and all(gpu != known.reading.index for known in record.gpus.values()):
             raise Refused(f"{node} has no GPU {gpu}; to list its GPUs, run: agentless gpus {node}")
         there = seen.sample if seen.error is None else None
-        after, lifted = resumed(record, gpu, there, seen.faults, self.policy)
+        if drain_only:
+            after, lifted = undrained(record)
+        else:
+            after, lifted = resumed(record, gpu, there, seen.faults, self.policy)
         if lifted:
             self._records.keep(node, after)
-        if gpu is None and (broken := link.breakdowns.mended()):
+        if gpu is None and not drain_only and (broken := link.breakdowns.mended()):
             lifted = (*lifted, f"was degraded: {broken}")
         if lifted:
             self._news.note(node, "resumed", f"by {by}; {'; '.join(lifted)}")

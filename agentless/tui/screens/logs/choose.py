@@ -13,6 +13,7 @@ from textual.widgets import Static
 from agentless.client.words import WAITING
 from agentless.tui.data.cluster import ClusterState, Row
 from agentless.tui.screens.tasks import Tasks
+from agentless.tui.screens.view import FilterLine
 from agentless.tui.widgets.footer import KeyLine
 from agentless.tui.widgets.table import Table
 
@@ -34,11 +35,14 @@ class LogTasks(Tasks):
 class ChooseTask(ModalScreen[Row | None]):
     """Returns the chosen task; None if none was chosen. `open_` is the task whose log is shown."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "dismiss", "Cancel", tooltip="show no second log")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "choose", "Choose", tooltip="show the log of the selected task", priority=True),
+        Binding("escape,q", "dismiss", "Cancel", tooltip="show no second log"),
+    ]
     CSS = """
     ChooseTask { align: center middle; }
     ChooseTask > Vertical { width: 90%; height: 80%; border: round $primary; background: $surface; padding: 0 1; }
-    ChooseTask Static.question { height: 1; text-style: bold; }
+    ChooseTask Static.question { height: auto; text-style: bold; }
     ChooseTask LogTasks { height: 1fr; }
     """
 
@@ -48,7 +52,7 @@ class ChooseTask(ModalScreen[Row | None]):
 
     def compose(self) -> ComposeResult:
         with Vertical():
-            yield Static("Show which log beside this one?  Enter chooses, / filters, Esc cancels", classes="question")
+            yield Static("Which log beside this one? Enter chooses, / filters, Esc cancels", classes="question")
             yield self._tasks
         yield KeyLine()
 
@@ -61,7 +65,16 @@ class ChooseTask(ModalScreen[Row | None]):
         if changed & self._tasks.KINDS:
             self._tasks.update()
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """In the filter, Enter returns to the rows."""
+        del parameters
+        return action != "choose" or not isinstance(self.focused, FilterLine)
+
     def on_table_opened(self, event: Table.Opened) -> None:
+        """Choose by a double click."""
         event.stop()
+        self.action_choose()
+
+    def action_choose(self) -> None:
         if self._tasks.chosen:
             self.dismiss(self._tasks.chosen)

@@ -110,7 +110,9 @@ class GpuPainter:
         if gpu["state"] in ("allocated", "foreign"):
             return [*pieces, *self._holder(gpu, rest), (" ", "")]
         words = look.who(gpu, self._cluster)
-        return [*pieces, (fitted(f"{state}: {words}" if words else state, rest), style), (" ", "")]
+        if not words.startswith(state):
+            words = f"{state}: {words}" if words else state
+        return [*pieces, (fitted(words, rest), style), (" ", "")]
 
     def cell(self, gpu: Row, metric: Metric, width: int, chosen: str) -> list[Piece]:
         """A cell of a heat map: a number on its colour, or a sign."""
@@ -154,7 +156,7 @@ class GpuPainter:
         if len(tasks) > 1 or gpu["idle_since"]:
             return [(fitted(look.who(gpu, self._cluster), width), "")]
         task = tasks[0]
-        words, time_left = self._cluster.called(task), left(task)
+        words, time_left = self._cluster.called(task), "paused" if task["state"] == "paused" else left(task)
         owner, _, _ = words.partition(" ")
         if cell_len(words) + 1 + len(time_left) > width:
             time_left = time_left.removeprefix("for ")

@@ -9,8 +9,8 @@ from itertools import islice
 from rich.cells import cell_len
 
 from agentless.client.words import left, rank, starts, unix_time, where
-from agentless.model.units import short_duration
-from agentless.tui.data.cluster import ClusterState, Row
+from agentless.model.units import counted, short_duration
+from agentless.tui.data.cluster import ClusterState, Row, count
 from agentless.tui.screens.events import event_about, event_words
 from agentless.tui.widgets import look
 from agentless.tui.widgets.lines import GivenLines, Piece, fitted, folded
@@ -30,6 +30,8 @@ _BEFORE_START = ("assigned", "met", "step")
 """What a start makes old."""
 OWNERS = 5
 """The most owners whose GPUs are counted."""
+ROOM = 12
+"""Columns of when an event was, and of gaps; a named task has its id only where there is space for all."""
 HEADED = 8
 """The least height for headings."""
 RUNNING = ("running", "assigning", "paused")
@@ -104,7 +106,9 @@ class News(GivenLines, can_focus=False):
             yield from self._of_queue(queue, width)
         yield from owners
         if runs:
-            yield _heading("Running", len(runs), width)
+            paused = count(runs, "paused")
+            words = f"Running {len(runs) - paused}, paused {paused}" if paused else f"Running {len(runs)}"
+            yield _heading(words, 0, width)
             yield from self._of_tasks(runs, width)
         if not (queue or runs):
             yield [(fitted("No tasks. To submit one, press n, or run:", width), "dim")]
@@ -142,28 +146,36 @@ class News(GivenLines, can_focus=False):
                 yield [("   " + line, "dim")]
 
     def _of_owners(self, width: int) -> Iterator[list[Piece]]:
-        """Who holds how many GPUs."""
-        held = {  # a GPU once, however many tasks share it, and whichever slices of it they have
-            (self._cluster.who(task["owner"]), gpu["node"], gpu.get("parent") or gpu["uuid"])
+        """Who holds how many GPUs, and how many slices."""
+        held = {  # each once, however many tasks share it
+            (self._cluster.who(task["owner"]), gpu["node"], gpu["uuid"], bool(gpu.get("parent")))
             for gpu in self._cluster.gpus.values()
             for task in self._cluster.holders(gpu)
         }
-        counts, total = Counter(owner for owner, *_ in held), len(self._cluster.whole_gpus())
-        owners = sorted(counts.items(), key=lambda each: (-each[1], each[0]))[:OWNERS]
-        if not owners:
+        if not held:
             return
+        whole = Counter(owner for owner, *_, is_part in held if not is_part)
+        parts = Counter(owner for owner, *_, is_part in held if is_part)
+        owners = sorted({*whole, *parts}, key=lambda owner: (-whole[owner], -parts[owner], owner))[:OWNERS]
+        kind = next((each["kind"] for each in self._cluster.slices()), "")
+        sums: dict[str, str] = {}
+        for owner in owners:
+            gpus = counted(whole[owner], "GPU") if self.is_tall else str(whole[owner])
+            both = (gpus if whole[owner] else "", counted(parts[owner], kind) if parts[owner] else "")
+            sums[owner] = " + ".join(filter(None, both))
         if not self.is_tall:
-            words = " · ".join(f"{owner} {count}" for owner, count in owners)
+            words = " · ".join(f"{owner} {sums[owner]}" for owner in owners)
             yield [("Most GPUs  ", "strong"), (fitted(words, width - 11), "held")]
             return
         yield _heading("Most GPUs", 0, width)
-        names = min(max(len(owner) for owner, _ in owners), max(8, width // 3))
-        for owner, count in owners:
-            words = f" {count} GPU{'s' * (count != 1)}"
+        names = min(max(map(len, owners)), max(8, width // 3))
+        room = max(9, 1 + max(map(len, sums.values())))
+        for owner in owners:
+            share = whole[owner] / len(self._cluster.whole_gpus())
             yield [
                 (fitted(owner, names) + " ", "held"),
-                *look.bar(count / total, max(0, width - names - 10), "held"),
-                (fitted(words, 9), ""),
+                *look.bar(share, max(0, width - names - 1 - room), "held"),
+                (fitted(f" {sums[owner]}", room), ""),
             ]
 
     def _of_tasks(self, runs: list[Row], width: int) -> Iterator[list[Piece]]:
@@ -180,7 +192,11 @@ class News(GivenLines, can_focus=False):
             if event.get("event") == _STARTED and event["task"]["node"]:
                 what += f" on {where(event['task'])}"
             if event.get("task"):
-                about += f" {self._cluster.who(event['task']['owner'])}"
+                called = f"{self._cluster.who(event['task']['owner'])} {event['task']['name'] or ''}".rstrip()
+                has_room = len(about) + len(called) + len(what) + ROOM <= width or not event["task"]["name"]
+                about = f"{about} {called}" if has_room else called
+            elif event.get("cause"):
+                what += f": {event['cause']}"
             when = short_duration(self._cluster.now - event["at"])
             room = max(0, width - len(when) - 5)
             words = fitted(f"{about} ", min(len(about) + 1, room))

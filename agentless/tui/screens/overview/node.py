@@ -41,13 +41,13 @@ class NodePainter:
         room = width - 5 - cell_len(left)
         words = fitted(state, min(cell_len(state), max(0, room - 1)))
         if cell_len(words) + cell_len(right) + 2 > room:
-            right = f" {node['gpus_free']}/{node['gpus']} " if node["gpus"] else ""
+            right = f" {look.free_words(node, self._cluster)} " if node["gpus"] else ""
         if cell_len(words) + cell_len(right) + 2 > room:
             right = ""
         line = max(0, width - 5 - cell_len(left) - cell_len(words) - cell_len(right))
         return [
             ("┌ ", "dim"), (left, look.style_of_name(node)), (" ", ""), (words, style), (" ", ""),
-            ("─" * line, "dim"), (right, "good" if node["gpus_free"] else "dim"), ("┐", "dim"),
+            ("─" * line, "dim"), (right, self._style_of_free(node)), ("┐", "dim"),
         ]  # fmt: skip
 
     def bottom(self, width: int, about: str) -> list[Piece]:
@@ -103,7 +103,7 @@ class NodePainter:
         node, style = self._node(name)
         if width < _FREE:
             return [(" " * width, "")]
-        free = f"{node['gpus_free']}/{node['gpus']}" if node["gpus"] else "no GPU"
+        free = look.free_words(node, self._cluster) if node["gpus"] else "no GPU"
         owners = Counter(self._cluster.who(task["owner"]) for gpu in gpus for task in self._cluster.holders(gpu))
         words = ", ".join(f"{owner} {count}" for owner, count in owners.most_common())
         is_well = node["state"] == "online"
@@ -114,7 +114,7 @@ class NodePainter:
         words = printable(words) if room >= _LEAST else ""
         said = fitted(words, max(0, min(room - 1, cell_len(words))))
         return [
-            (f"{free:>5} ", "good" if node["gpus_free"] else "dim"),
+            (f"{free:>5} ", self._style_of_free(node)),
             (" ", ""),
             (said, "sick" if is_bad(node) else "" if is_well else style),
             (" " * (room - 1 - cell_len(said)), ""),
@@ -131,13 +131,17 @@ class NodePainter:
         node = self._cluster.nodes.get(name, _UNKNOWN)
         return node, look.style_of(node["state"])
 
+    def _style_of_free(self, node: Row) -> str:
+        return "good" if node["gpus_free"] > self._cluster.reserved[node["name"]] else "dim"
+
     def _free(self, node: Row, gpus: Sequence[Row]) -> list[str]:
         """`4 of 8 free`, `8 × A100`; slices are counted apart."""
         models = Counter(map(gpu_model, gpus))
-        words = [f"{node['gpus_free']} of {node['gpus']} free"]
+        free, reserved = look.free_words(node, self._cluster).replace("/", " of "), self._cluster.reserved[node["name"]]
+        words = [f"{free} free", *([f"{reserved} reserved"] if reserved else [])]
         if slices := [gpu for gpu in gpus if gpu.get("parent")]:
             whole = [gpu for gpu in gpus if not gpu.get("parent")]
-            words = [f"{count(whole, 'free')} of {len(whole)} free"]
+            words[0] = f"{count(whole, 'free')} of {len(whole)} free"
             words += [f"{count(slices, 'free')} of {counted(len(slices), slices[0]['kind'])} free"]
         return [*words, *(f"{count} × {printable(model)}" for model, count in models.items())]
 

@@ -50,6 +50,7 @@ class Overview(Container):
 
     KINDS = frozenset({"gpus", "nodes", "clusters", "tasks", "controller"})
     BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("F", "app.failed", "Failed", show=False, tooltip="list the tasks that have failed"),
         Binding("slash", "app.command_palette", "Search", key_display="/", tooltip="search everything by its words"),
         Binding(
             "left_square_bracket",
