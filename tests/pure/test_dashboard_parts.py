@@ -7,7 +7,7 @@ from collections import deque
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
@@ -158,11 +158,13 @@ def test_what_is_not_known_is_no_empty_bar():
 
 
 @given(st.lists(st.none() | st.floats(0, 100), max_size=300), st.integers(0, 50))
+@example([50.0, None], 1)  # one column for both: it shows what is known
 def test_a_trend_is_as_wide_as_it_should_be_and_ends_with_the_newest(values, width):
     text = look.spark(values, width)
     assert len(text) == width
     if values and width:
-        assert (text[-1] == " ") == (values[-1] is None)
+        newest = values[min((width - 1) * len(values) // width, len(values) - 1) :]
+        assert (text[-1] == " ") == (newest.count(None) == len(newest))
 
 
 # ------------------------------------------------------------------------------- lines
