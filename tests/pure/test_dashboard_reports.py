@@ -136,7 +136,12 @@ async def test_usage_is_bars_of_owners_and_a_curve_and_the_time_can_be_chosen():
     asked = []
     async with answered(RECORDED, {"/usage": lambda query: asked.append(query) or USAGE}) as eyes:
         await eyes.press("u")
-        await eyes.see("90.00 GPU-hours, 25.0% of all hours of 8 GPUs", "ann@laptop █", "GPUs allocated, mean of 1d  0.9", "last 7 days")
+        await eyes.see(
+            "90.00 GPU-hours, 25.0% of all hours of 8 GPUs",
+            "ann@laptop █",
+            "GPUs allocated, mean of 1d  0.9",
+            "last 7 days",
+        )
         assert eyes.line(" now").split() == [*(f"11-{day}" for day in range(15, 22)), "now"]
         assert "LENT" not in eyes.text
         await eyes.press("L", ">")

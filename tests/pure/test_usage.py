@@ -210,7 +210,11 @@ def test_a_slice_counts_as_a_gpu_and_is_told_apart_and_its_gpu_does_not_count():
 
 def test_a_share_that_is_rounded_to_nothing_is_less_than_a_tenth_of_a_percent():
     row = {"gpu_hours": 0.4, "share": 0.0002}
-    assert [share(row), share({**row, "cluster_gpu_hours": 0.4}), share({**row, "share": None})] == ["<0.1%", "0.0%", "-"]
+    assert [share(row), share({**row, "cluster_gpu_hours": 0.4}), share({**row, "share": None})] == [
+        "<0.1%",
+        "0.0%",
+        "-",
+    ]
 
 
 def test_the_plot_of_gpus_over_time_says_that_it_has_means_and_that_slices_count():

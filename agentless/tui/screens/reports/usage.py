@@ -50,7 +50,8 @@ class UsageReport(SpannedReport):
         rows = found["rows"]
         title = (f"Usage by {self._by}, last {self.span}: ", "strong")
         words = (used_in_all(found), "")
-        lines: list[Sequence[Piece]] = [*([[title, words]] if width >= len(title[0] + words[0]) else [[title], [words]]), []]
+        is_wide = width >= len(title[0]) + len(words[0])
+        lines: list[Sequence[Piece]] = [*([[title, words]] if is_wide else [[title], [words]]), []]
         if not rows:
             return [*lines, [("No tasks ran since then", "dim")]]
         names = min(max(len(row["name"]) for row in rows), max(10, width // 3))
