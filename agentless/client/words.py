@@ -361,8 +361,8 @@ def unix_time(text: str) -> float:
 
 
 def starts(task: dict[str, Any]) -> str | None:
-    """The time until it starts, or until it enters the queue; None if that is unknown, or past."""
-    word = "after" if task["scheduled_for"] else "in about" if task["about"] else "in"
+    """The time within which it starts, or after which it enters the queue; None if that is unknown, or past."""
+    word = "after" if task["scheduled_for"] else "in about" if task["about"] else "within"
     coming = task["scheduled_for"] or task["expected_start"]
     return coming and f"{word} {format_duration(unix_time(coming) - time.time())}"
 

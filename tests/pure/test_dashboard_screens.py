@@ -172,7 +172,7 @@ async def test_what_is_sick_who_uses_most_and_what_starts_next_is_seen_without_a
             assert re.search(r"node6 (offline|.* 0/4  offline: no route)", eyes.text), size
             assert "Most GPUs " in eyes.text
             assert re.search(r" ann +(█+▌?░+ )?6", eyes.text), size
-            assert re.search(r" alice sweep: 4 of .* next, in 24m 59s", eyes.text), size
+            assert re.search(r" alice sweep: 4 of .* next, within 24m 59s", eyes.text), size
 
 
 async def test_a_bar_says_what_it_is_of_also_on_a_phone(still):

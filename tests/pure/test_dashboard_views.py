@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -273,10 +274,11 @@ async def test_the_news_say_what_is_next_since_when_a_task_runs_and_the_cause_of
         for seq, name in enumerate(("assigned", "launched"), 3):
             eyes.app.incoming.take_event({"seq": seq, "kind": "task", "at": now, "event": name, "task": runs})
         eyes.app.view.update()
-        await eyes.see("next, in 10m", "for 1h", "Recently", "Started on node1::1")
+        await eyes.see("next, within 10m", "for 1h", "Recently", "Started on node1::1")
         assert "Assigned" not in eyes.text
         assert eyes.text.index("soon") < eyes.text.index("late") < eyes.text.index("unknown needs")
         assert eyes.text.count("next") == 1
+        assert not re.search(r"[123] ann (soon|late|unknown) needs", eyes.text), "a position is not the order of starts"
         assert eyes.text.count("node2 Offline") == 1
         assert "offline: Connection refused; check" in eyes.text
 
@@ -320,13 +322,13 @@ async def test_who_has_most_gpus_is_said_also_of_a_single_owner():
 
 
 async def test_the_news_are_scrolled_by_keys():
-    waits = [{**WAITS, "id": f"{at}", "batch": f"{at}", "position": at} for at in range(1, 20)]
+    waits = [{**WAITS, "id": f"{at}", "batch": f"{at}", "name": f"w{at}", "position": at} for at in range(1, 20)]
     async with over(tasks(*waits)) as eyes:
-        await eyes.see(" 1 ann big needs")
+        await eyes.see(" ann w1 needs")
         await eyes.press("]")
-        await eyes.see(lambda: " 1 ann big needs" not in eyes.text)
+        await eyes.see(lambda: " ann w1 needs" not in eyes.text)
         await eyes.press("[")
-        await eyes.see(" 1 ann big needs")
+        await eyes.see(" ann w1 needs")
 
 
 async def test_tasks_that_have_failed_lately_are_counted_and_those_of_an_hour_ago_are_not():
