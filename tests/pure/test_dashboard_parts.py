@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
+from textual.content import Content
 
 from agentless.client.words import gpu_number
 from agentless.model.tasks.task import LIVE, STATES
@@ -17,6 +18,7 @@ from agentless.rules.views.publish import timestamp
 from agentless.tui.data.actions import ACTIONS, Target, applies
 from agentless.tui.data.cluster import STEP, TREND, ClusterState, natural
 from agentless.tui.widgets import look
+from agentless.tui.widgets.hanging import hung
 from agentless.tui.widgets.lines import Piece, _differences, fitted, folded
 
 RECORDED = json.loads((Path(__file__).parent / "data" / "dashboard" / "board.json").read_text())["line"]
@@ -199,6 +201,23 @@ def test_only_the_cell_that_changed_is_painted():
 @given(st.text("ab日 ", max_size=30), st.integers(0, 20), st.booleans())
 def test_a_text_is_made_as_wide_as_its_column(text, width, right):
     assert cell_len(fitted(text, width, right=right)) == width
+
+
+def test_a_line_that_is_folded_goes_on_behind_its_label_or_further_in():
+    fields = "address        ann@a-long-name.of.a.host by asyncssh"
+    hint = "    would help: --gpus 4 (any GPUs)"
+    assert hung(Content(f"{fields}\n{hint}\nshort\n"), 40).plain.split("\n") == [
+        "address        ann@a-long-name.of.a.host", "               by asyncssh",
+        hint, "short", "",
+    ]  # fmt: skip
+    assert hung(Content(hint), 30).plain.split("\n") == ["    would help: --gpus 4 (any", "      GPUs)"]
+
+
+@given(st.lists(st.text("ab日 ", max_size=60), max_size=3), st.integers(1, 60))
+def test_folding_loses_no_word_and_no_line_is_too_wide(lines, width):
+    found = hung(Content("\n".join(lines)), width).plain
+    assert "".join(found.split()) == "".join("".join(lines).split())
+    assert width < 30 or all(cell_len(line.rstrip()) <= width for line in found.split("\n") if line.lstrip(" ") == line)
 
 
 # -------------------------------------------------------------------------------- acts

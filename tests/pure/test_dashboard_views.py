@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from agentless.client.client import Client
+from agentless.client.words import where
 from agentless.rules.views.publish import timestamp
 from agentless.tui.app import SEEN, Dashboard
 from agentless.tui.data.cluster import ClusterState
@@ -319,6 +320,16 @@ async def test_what_is_cut_of_the_chosen_gpu_below_a_heat_map_says_so():
 
 async def test_who_has_most_gpus_is_said_also_of_a_single_owner():
     assert "Most GPUs  ann" in await drawn(tasks(RUNS), size=(80, 24))
+
+
+async def test_on_a_phone_it_is_seen_who_uses_a_gpu_and_where_a_task_is():
+    async with over(tasks({**RUNS, "name": "pretrain"}), (48, 40)) as eyes:
+        await eyes.press("2")
+        await eyes.see("USED BY", "ann pretrain", "hidden columns: MODEL, TREND 10 min, MEMORY,")
+        await eyes.press("4")
+        await eyes.see(f"  {where(RUNS)} ann")
+        await eyes.press("3", "enter")
+        await eyes.see("GiB\n     ann pretrain", "busy, 16 set aside,\n                load")
 
 
 async def test_the_news_are_scrolled_by_keys():
