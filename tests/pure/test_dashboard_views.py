@@ -23,6 +23,7 @@ from agentless.tui.data.feed import Feed
 from agentless.tui.data.picks import Pick, picks
 from agentless.tui.screens.overview import news
 from agentless.tui.screens.overview.map import ClusterMap
+from agentless.tui.screens.overview.node import NodePainter
 from agentless.tui.screens.submit import SubmitForm
 from agentless.tui.screens.tasks import Tasks
 from agentless.tui.screens.view import _sorted
@@ -402,6 +403,15 @@ async def test_gpus_are_counted_once_and_their_slices_apart():
         assert "│ 1/2 GPUs free 0 in use 1 partitioned │ 2/3 slices free │" in eyes.text
         assert "1 of 2 free · 2 of 3 slices free · " in eyes.text
         assert "Most GPUs  alice 1 · bob 1" in eyes.text
+        titles = [NodePainter(eyes.app.cluster).top("node1", gpus, width)[-2][0] for width in (90, 70, 60, 40)]
+        assert titles == [
+            " 1 of 2 free · 2 of 3 slices free · 2 × A100 · 3 × MIG 1g.10gb ",
+            " 1 of 2 free · 2 of 3 slices free · 2 × A100 ",
+            " 1 of 2 free · 2 of 3 slices free ",
+            " 1 of 2 free ",
+        ]
+        await eyes.press("3")
+        await eyes.see("1/2 + 2/3 slices")
         assert picks("gpu_type", eyes.app.cluster, {})[:2] == [
             Pick("1g.10gb", "2 of 3 slices free"), Pick("A100", "1 of 2 GPUs free"),
         ]  # fmt: skip
