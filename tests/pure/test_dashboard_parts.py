@@ -17,6 +17,7 @@ from agentless.model.tasks.task import LIVE, STATES
 from agentless.rules.views.publish import timestamp
 from agentless.tui.data.actions import ACTIONS, Target, applies
 from agentless.tui.data.cluster import STEP, TREND, ClusterState, natural
+from agentless.tui.screens.overview.gpu import METRICS, legend
 from agentless.tui.widgets import look
 from agentless.tui.widgets.hanging import hung
 from agentless.tui.widgets.lines import Piece, _differences, fitted, folded
@@ -218,6 +219,13 @@ def test_folding_loses_no_word_and_no_line_is_too_wide(lines, width):
     found = hung(Content("\n".join(lines)), width).plain
     assert "".join(found.split()) == "".join("".join(lines).split())
     assert width < 30 or all(cell_len(line.rstrip()) <= width for line in found.split("\n") if line.lstrip(" ") == line)
+
+
+def test_a_legend_of_80_columns_has_the_signs_of_a_fleet_with_slices_in_place_of_the_scale():
+    states = ("free", "foreign", "unhealthy", "partitioned", "task")
+    shown = ["".join(text for text, _ in legend(METRICS[0], states, 3, width)) for width in (80, 120)]
+    assert all("T task" in line and len(line) <= width for line, width in zip(shown, (80, 120), strict=True))
+    assert [line.startswith("utilization %  0 20 40") for line in shown] == [False, True]
 
 
 # -------------------------------------------------------------------------------- acts

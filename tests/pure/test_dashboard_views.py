@@ -355,7 +355,7 @@ async def test_the_line_of_numbers_fits_a_large_cluster_with_trouble_on_80_colum
     some = [{**RUNS, "id": f"r{at}"} for at in range(52)] + [{**WAITS, "id": f"w{at}"} for at in range(213)]
     text = await drawn({**tasks(*some), "gpus": gpus}, size=(80, 24), read_only=True)
     assert text.splitlines()[1].split("│") == [
-        " read only ", " ! 2 problems ", " 52 running 213 pending ", " 8/64 free 2 foreign 2 out"
+        " read only ", " ! 2 ", " 52 running 213 pending ", " 8/64 free 52 in use 2 foreign 2 out"
     ]  # fmt: skip
 
 
