@@ -162,6 +162,21 @@ async def test_the_row_that_is_chosen_before_the_view_was_ever_shown_is_on_the_s
         assert f"task{at} " in eyes.text
 
 
+async def test_rows_are_sorted_by_the_columns_that_are_shown_each_with_an_arrow():
+    async with over(RECORDED, (80, 24)) as eyes:
+        await eyes.press("2")
+        await eyes.see("USED BY")
+        table = eyes.app.view.table
+        shown = len(table.heading())
+        assert shown < len(table.columns)
+        titles = []
+        for _ in range(shown + 1):
+            await eyes.press("o")
+            titles.append(table.titles.render().plain)
+        assert [title.count("▲") for title in titles] == [1] * shown + [0]
+        assert "…" not in "".join(titles)
+
+
 async def test_reversing_without_a_sort_does_nothing_now_or_later():
     async with over(tasks(RUNS, {**RUNS, "id": "1"})) as eyes:
         await eyes.press("4", "i", "o")
