@@ -12,7 +12,9 @@ from textual.widgets import Input
 
 from agentless.errors import ControllerError
 from agentless.model.text import printable
+from agentless.rules.views.publish import timestamp
 from agentless.tui.screens.details.batch import BatchScreen
+from agentless.tui.screens.details.curves import TaskCurves
 from agentless.tui.screens.details.task import TaskDetails
 from agentless.tui.screens.logs.screen import LogScreen
 from agentless.tui.screens.reports.timeline import Axis
@@ -88,6 +90,19 @@ async def test_a_task_is_shown_in_tabs(monkeypatch):
         await eyes.see("No output yet", lambda: "Loading" not in eyes.text)
         said.set()
         await eyes.see("at last", "No more output")
+
+
+async def test_the_plots_of_a_task_have_keys_for_other_ranges_once_there_are_some():
+    now = RECORDED["now"]
+    async with answered(tasks({**RUNS, "started_at": timestamp(now - 120)}), {}) as eyes:
+        await eyes.app.push_screen(TaskDetails(eyes.app.cluster, eyes.app.cluster.tasks[RUNS["id"]]))
+        await eyes.press("3")
+        await eyes.see("[all]", "← → values")
+        assert "Shorter" not in eyes.text
+        assert "< >" not in eyes.text
+        eyes.app.incoming.take({"tasks": [{**RUNS, "started_at": timestamp(now - 900)}]})
+        eyes.app.screen.query_one(TaskCurves).ask()
+        await eyes.see("[all] 10 min", "< > time", "Shorter")
 
 
 async def test_why_a_task_waits_is_a_tab_as_long_as_it_does():
