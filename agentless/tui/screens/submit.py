@@ -523,7 +523,11 @@ class SubmitForm(Screen[None]):
             self.app.post_message(self.Submitted(self._started, self.KIND.view))
 
     def _tell(self, parts: list[Part]) -> None:
-        said = [(in_fields(part[0]), part[1]) if isinstance(part, tuple) else in_fields(part) for part in parts]
+        target = self._values().get("target", "")
+        said = [
+            (in_fields(part[0], target), part[1]) if isinstance(part, tuple) else in_fields(part, target)
+            for part in parts
+        ]
         self.query_one("#verdict", Hanging).show(said)
 
 
