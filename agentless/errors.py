@@ -22,6 +22,7 @@
     ├── RuntimeFailed              1   the node answered: its container engine could not do it
     │   ├── ImageMissing           1   the image has to be fetched first
     │   ├── FilesMissing           1   the image with the task's files has to be made again
+    │   ├── JobRefused             1   Slurm has refused the job of a task
     │   ├── ImageGone              1   the image is not on the node that was to send it
     │   └── LayerMissing           1   a layer that was left out has to be sent, too
     ├── CopyFailed                 1   a file that is not there, may not be read, or has no room
@@ -188,6 +189,18 @@ class ImageMissing(RuntimeFailed):
 
 class FilesMissing(RuntimeFailed):
     """The image with the task's files is not on the node any more; it has to be made again."""
+
+
+class JobRefused(RuntimeFailed):
+    """Slurm has refused the job of a task, and there is none. `reason` has no name of the cluster in front.
+
+    `lasts`: Slurm will refuse it as long as neither the job nor the cluster is another one.
+    """
+
+    def __init__(self, message: str, reason: str = "", *, lasts: bool = True) -> None:
+        super().__init__(message)
+        self.reason = reason or message
+        self.lasts = lasts
 
 
 class ImageGone(RuntimeFailed):

@@ -115,7 +115,6 @@ from agentless.gpus.vendors import GpuVendors
 from agentless.inventory.inventory import Inventory
 from agentless.model.containers.signature import Signer
 from agentless.model.nodes.node import NodeConfig
-from agentless.model.nodes.slurm import SlurmCluster
 from agentless.ports import Clock, GpuVendor
 from agentless.remote.node_files import NodeFiles
 from agentless.remote.session import Session
@@ -261,7 +260,7 @@ class Controller:
         self.starts = Starts(self.launcher, members, self.reconciler, ledger, bus, clock)
         self.scheduler = Scheduler(self.queue, self.overflows, nodes, ledger, lookup, self.starts, bus)
         self.awaited_jobs = AwaitedJobs(ledger, self.prerequisites, bus, clock)
-        self.left_secrets = LeftSecrets(nodes, ledger, bus)
+        self.left_secrets = LeftSecrets(nodes, ledger, bus, clock)
         self.dependencies = Dependencies(ledger, lookup, self.prerequisites, bus, clock)
         self.builder = TaskBuilder(
             nodes, self.envs, self.volumes, self._vendors, self.dependencies, self.overflows, clock
@@ -413,7 +412,7 @@ class Controller:
         return Session(transport, node.name, programs)
 
     def _cluster_link(self, node: NodeConfig) -> ClusterLink:
-        engine = Slurm(node, node.slurm or SlurmCluster(), self._renderer, self._signer)
+        engine = Slurm(node, node.cluster, self._renderer, self._signer)
         return ClusterLink(node, self._session(node, "sbatch", "squeue"), engine, self.clock, self.nodes)
 
     def _link(self, node: NodeConfig) -> NodeLink:

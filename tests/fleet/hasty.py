@@ -27,7 +27,7 @@ LOOK_WITHIN = "SECONDS_FOR_A_LOOK"
 def _hasten() -> None:
     """In a process of its own only."""
     reconciler.LOST_AFTER = 2.0
-    launcher.ANSWER_WITHIN = 2.0
+    launcher.OUTCOME_WITHIN = 2.0
     reconcile.LAUNCH_BOUND = launcher.LAUNCH_BOUND = stops.LAUNCH_BOUND = 3.0
     reconcile.REAP_AFTER = retention.REAP_AFTER = 4.0
     watcher.REFRESH_EVERY = float(os.environ[LOOKS])

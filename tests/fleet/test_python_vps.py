@@ -76,6 +76,8 @@ def test_what_cannot_be_is_an_error_of_its_class(cluster):
     cluster.vps.create("dev", target="n1")
     with pytest.raises(Refused, match="already exists"):
         cluster.vps.create("dev", target="n1")
+    with pytest.raises(Refused, match="n1 is a node"):
+        cluster.vps.create("n1", target="n1")
     with pytest.raises(UsageError, match="has no end"):
         cluster.vps.create("other", target="n1", time_limit="1h")
     with pytest.raises(UsageError, match="agentless cp"):

@@ -22,7 +22,7 @@ async def test_a_node_whose_engine_does_not_answer_is_silent_until_it_does(desk)
 async def test_who_kills_a_task_whose_launch_got_no_answer_is_told_so_and_it_is_killed_when_the_node_answers(
     desk, monkeypatch
 ):
-    monkeypatch.setattr(launcher, "ANSWER_WITHIN", 0.1)
+    monkeypatch.setattr(launcher, "OUTCOME_WITHIN", 0.1)
     node = desk.fleet.nodes["n1"]
     drop = node._sshd.drop
 

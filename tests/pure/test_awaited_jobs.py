@@ -87,6 +87,17 @@ def test_one_that_its_cluster_has_refused_waits_again() -> None:
         apply(waits(*ON), Assigned(Placement("hpc")), NOW)
 
 
+def test_a_job_that_slurm_holds_for_the_other_one_is_no_news_and_any_other_reason_is() -> None:
+    after = Placement("hpc", after=("afterok:7",))
+    queued = replace(waits(*ON), status=Submitted(after, "9:agentless-2next", NOW))
+    job = Container("9:agentless-2next", "agentless-2next", "queued", error="waits for another job", awaits=True)
+    assert reconcile(queued, job, NOW) == ()
+    held = replace(job, error="is held", awaits=False)
+    assert reconcile(queued, held, NOW) == (JobQueued(job.id, "is held"),)
+    alone = replace(queued, status=Submitted(Placement("hpc"), job.id, NOW))  # somebody has changed its job
+    assert reconcile(alone, job, NOW) == (JobQueued(job.id, "waits for another job"),)
+
+
 def test_a_job_that_waited_in_vain_ends_as_the_task_does_that_it_waited_for() -> None:
     """Slurm may cancel it before the end of the other one is seen."""
     job = Container("9:agentless-2next", "agentless-2next", "exited", {}, error="in vain", outcome="cancelled")

@@ -14,7 +14,7 @@ from agentless.model.nodes.slurm import SlurmCluster
 from agentless.model.scheduling.needs import parse_target
 from agentless.model.tasks.job import Job
 from agentless.model.tasks.spec import TaskSpec
-from agentless.rules.submit.cluster import check_excluded, check_for_cluster, check_there_are_nodes
+from agentless.rules.submit.cluster import check_excluded, check_for_cluster, check_for_nodes, check_there_are_nodes
 from agentless.rules.submit.cluster_gpus import with_type
 from agentless.rules.submit.options import Options
 from agentless.rules.submit.task_request import Outside, task_request
@@ -55,7 +55,10 @@ def test_an_option_of_sbatch(options: dict[str, Any], expected: str) -> None:
             {"preemptible": True, "secret_env": {"TOKEN": "x"}},
             "has no secrets; with --secret-env, use --on-preempt end",
         ),
-        ({"env": ["A=1", "UID=1000"]}, "UID cannot be set on hpc: bash keeps it for itself; use another name"),
+        ({"env": ["A=1", "UID=1000"]}, "UID cannot be set on hpc: its shell keeps that for itself; use another name"),
+        ({"secret_env": {"SRANDOM": "1000"}}, "SRANDOM cannot be set on hpc"),
+        ({"env": ["OPTIND=2"]}, "OPTIND cannot be set on hpc"),
+        ({"env": ["GROUPS=a"]}, "GROUPS cannot be set on hpc"),
     ],
 )
 def test_what_slurm_cannot_keep_is_refused(options: dict[str, Any], words: str) -> None:
@@ -143,3 +146,11 @@ def test_a_task_for_nodes_is_told_the_cluster_where_there_are_only_clusters() ->
     check_there_are_nodes(asked, ("node1",), ("hpc",))
     check_there_are_nodes(TaskSpec(("true",), needs=parse_target("hpc 1x")), (), ("hpc",))
     check_there_are_nodes(asked, (), ())
+
+
+def test_a_relative_folder_to_work_in_is_one_of_a_cluster() -> None:
+    relative = spec("hpc", workdir="data")
+    check_for_cluster(relative, "hpc", SlurmCluster())
+    with pytest.raises(UsageError, match="--workdir 'data': use an absolute path in the container"):
+        check_for_nodes(relative)
+    check_for_nodes(spec("node1", workdir="/data"))

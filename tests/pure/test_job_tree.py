@@ -44,7 +44,7 @@ def test_no_file_leaves_the_folder_of_its_job(target: str) -> None:
     with pytest.raises(UsageError, match="use a relative DEST"):
         job_tree([(upload, FILE)], None)
     with pytest.raises(UsageError, match="use a relative DEST"):
-        check_for_cluster(TaskSpec(("true",), needs=ON, uploads=(upload,)), "hpc", None)
+        check_for_cluster(TaskSpec(("true",), needs=ON, uploads=(upload,)), "hpc", SlurmCluster())
 
 
 def test_what_run_asks_for_goes_to_a_cluster_and_artifacts_do_not() -> None:
@@ -56,9 +56,9 @@ def test_what_run_asks_for_goes_to_a_cluster_and_artifacts_do_not() -> None:
         outputs=(Output(".", "/home/me/p", changed=True),),
     )
     boxed = SlurmCluster(container="pyxis")
-    check_for_cluster(run, "hpc", None)
+    check_for_cluster(run, "hpc", SlurmCluster())
     check_for_cluster(replace(run, image="torch"), "hpc", boxed)
     with pytest.raises(UsageError, match="use an absolute path on a shared disk"):
         check_for_cluster(replace(run, image="torch", uploads=()), "hpc", boxed)
     with pytest.raises(UsageError, match="where artifacts cannot be used; write to a shared disk"):
-        check_for_cluster(replace(run, job=Job("w", "a", artifacts=("m",))), "hpc", None)
+        check_for_cluster(replace(run, job=Job("w", "a", artifacts=("m",))), "hpc", SlurmCluster())

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentless.controller.scheduling.overflows import Overflows
-from agentless.controller.submit.builder import TaskBuilder
-from agentless.errors import IllegalMove, UsageError
+from agentless.errors import IllegalMove, JobRefused, RuntimeFailed, UsageError
 from agentless.inventory.inventory import load
 from agentless.model.files.file_spec import Upload
 from agentless.model.nodes.cluster_node import ClusterNode
@@ -156,17 +155,15 @@ def test_a_task_is_checked_with_the_image_of_the_inventory_that_it_will_have(tmp
     inventory = tmp_path / "inventory.yaml"
     link = link_of("hpc")
     nodes: Any = SimpleNamespace(cluster_link=lambda _: link, clusters={"hpc": link}, links={})
-    vendors: Any = SimpleNamespace(reserved=lambda _: {}, device_mounts=())
-    unused: Any = None
-    overflows = Overflows(nodes, unused)
-    builder = TaskBuilder(nodes, unused, unused, vendors, unused, overflows, unused)
+    clock: Any = None
+    overflows = Overflows(nodes, clock)
     bare = TaskSpec(("true",), terms=Terms(overflow=("hpc",)), mounts=(Mount("/data", "/data"),))
 
     def problem(defaults: str, spec: TaskSpec = bare) -> str:
         inventory.write_text(f"version: 1\ndefaults: {{{defaults}}}\nnodes:\n  node1: {{host: a}}\n")
         overflows.on_inventory(load(inventory))
         try:
-            builder.check(spec)
+            overflows.check(overflows.as_built(spec))
         except UsageError as error:
             return str(error)
         return ""
@@ -236,7 +233,9 @@ def test_a_task_whose_job_is_refused_asks_of_nodes_what_it_had_asked_and_does_no
     task = waiting(**DUE, image=None, container="NULL", needs={"exclude": ("node2",), "policy": "spread"})
     there = apply(apply(task, HandedOver("hpc", ("a100",)), NOW), Assigned(Placement("hpc")), NOW)
     there = apply(there, TermsChanged(Terms(time_limit=60)), NOW)
-    event = HandedBack(Refusal("hpc", SlurmCluster(account="x", container="apptainer"), "Invalid account"))
+    event = HandedBack(
+        Refusal("hpc", SlurmCluster(account="x", container="apptainer"), "hpc refused its job: Invalid account")
+    )
     back = apply(there, event, NOW)
     assert (back.state, back.spec) == ("pending", replace(task.spec, terms=Terms(time_limit=60)))
     links = {name: link_of(name, account="x") for name in ("hpc", "other")}
@@ -271,13 +270,61 @@ def test_a_refused_task_that_has_nowhere_to_wait_is_not_taken_back() -> None:
 
     def comes_back(task: Task) -> bool:
         there = apply(apply(task, HandedOver("hpc"), NOW), Assigned(Placement("hpc")), NOW)
-        found = overflows.taken_back(there, "hpc: Invalid account")
-        assert found is None or found.refusal == Refusal("hpc", SlurmCluster(container="apptainer"), "Invalid account")
+        found = overflows.taken_back(there, JobRefused("hpc: Invalid account", "Invalid account"))
+        said = Refusal("hpc", SlurmCluster(container="apptainer"), "hpc refused its job: Invalid account")
+        assert found is None or found.refusal == said
         return found is not None
 
     assert (comes_back(waiting()), comes_back(waiting(target="9x"))) == (True, False)
     named = replace(waiting(), spec=replace(waiting().spec, needs=replace(waiting().spec.needs, nodes=("hpc",))))
-    assert overflows.taken_back(apply(named, Assigned(Placement("hpc")), NOW), "no") is None
+    assert overflows.taken_back(apply(named, Assigned(Placement("hpc")), NOW), JobRefused("no")) is None
+
+
+def test_a_thousand_refusals_cost_one_look_at_the_nodes() -> None:
+    looks = list[float]()
+
+    def cluster() -> Any:
+        looks.append(NOW)
+        return two_nodes()
+
+    nodes: Any = SimpleNamespace(clusters={"hpc": link_of("hpc")}, cluster=cluster, links={})
+    clock: Any = SimpleNamespace(now=lambda: NOW)
+    overflows = Overflows(nodes, clock)
+    tasks = [
+        apply(apply(waiting(f"t{at}"), HandedOver("hpc"), NOW), Assigned(Placement("hpc")), NOW) for at in range(20)
+    ]
+    assert all(overflows.taken_back(task, JobRefused("no")) for task in tasks)
+    assert len(looks) == 1
+    overflows.going([], {})
+    overflows.taken_back(tasks[0], JobRefused("no"))
+    assert len(looks) == 2
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (RuntimeFailed("hpc: cannot write to .agentless"), "hpc: cannot write to .agentless"),
+        (JobRefused("hpc: a limit", "a limit", lasts=False), "hpc refused its job: a limit"),
+    ],
+)
+def test_a_task_goes_again_after_an_hour_if_the_reason_may_pass_even_where_no_node_can_run_it(
+    error: RuntimeFailed, words: str
+) -> None:
+    nodes: Any = SimpleNamespace(clusters={"hpc": link_of("hpc")}, cluster=two_nodes, links={})
+    now = [NOW]
+    clock: Any = SimpleNamespace(now=lambda: now[0])
+    overflows, asks = Overflows(nodes, clock), waiting(**DUE, target="9x")
+    asks = replace(asks, spec=replace(asks.spec, terms=Terms(overflow=("hpc",))))
+    nodes.clusters["hpc"].inside = (node(gpus=(("a100", 9),)),)
+    there = apply(apply(asks, HandedOver("hpc"), NOW), Assigned(Placement("hpc")), NOW)
+    event = overflows.taken_back(there, error)
+    assert event is not None
+    back = apply(there, event, NOW)
+    now[0] += 600
+    assert overflows.words(back, None) == f"cannot go to hpc: {words}; tried again in 50m 0s"
+    assert overflows.going([back], {back.id: None}) == {}
+    now[0] += 3000
+    assert overflows.going([back], {back.id: None})[back.id][0].cluster == "hpc"
 
 
 @pytest.mark.parametrize("text", ["", "hpc,", "a b", "none,hpc", "-x"])

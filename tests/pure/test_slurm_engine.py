@@ -16,7 +16,7 @@ from agentless.engines import launch_script
 from agentless.engines.slurm.engine import Slurm
 from agentless.engines.slurm.jobs import parse_jobs
 from agentless.engines.slurm.options import sbatch_options, srun_options
-from agentless.errors import NoAnswer, RuntimeFailed, TooMuch, UsageError
+from agentless.errors import JobRefused, NoAnswer, RuntimeFailed, TooMuch, UsageError
 from agentless.model.command import Result
 from agentless.model.containers.claim import OWNER, claim_of, task_of
 from agentless.model.containers.launch import Launch
@@ -48,7 +48,7 @@ COMMENT = re.search(r"agentless 2abcdef c1 1:[0-9a-f]{64}", SCRIPT)[0]
 
 
 def job(number: str = "7", name: str = "agentless-2abcdef", comment: str = COMMENT, state: str = "RUNNING") -> str:
-    return f"{number}|{state}|None|0|1795759823|1795759824|NONE|c1|cpu=1|{name}|{comment}|\n"
+    return f"{number}|{state}|None|0|1795759823|1795759824|NONE|c1|{name}|{comment}|\n"
 
 
 def found(text: str) -> list[tuple[str, bool, str]]:
@@ -141,7 +141,7 @@ def test_a_job_that_slurm_told_to_end_says_so_and_the_accounting_knows_better() 
     (end,) = ENGINE.parse_containers(Result(0, f"ended:\n{ended}\nwhole\n".encode()), 0.0)
     assert (end.exit_code, end.outcome, end.signed) == (143, None, True)
     assert end.error == "its job was ended by Slurm: cancelled, preempted, or at its time limit"
-    known = f"7|TIMEOUT|None|0:0|1795759823|1795759824|1795759830|c1|cpu=1|agentless-2abcdef|{COMMENT}"
+    known = f"7|TIMEOUT|None|0:0|1795759823|1795759824|1795759830|c1|agentless-2abcdef|{COMMENT}"
     (end,) = ENGINE.parse_containers(Result(0, f"ended:\n{ended}\n{known}\nwhole\n".encode()), 0.0)
     assert (end.exit_code, end.outcome, end.signed) == (None, "timeout", True)
 
@@ -164,14 +164,12 @@ def test_what_slurm_has_ended_is_never_completed_whatever_code_it_has(
 
 
 def test_a_step_that_was_killed_for_want_of_memory_is_told_by_the_script_of_its_job() -> None:
-    failed = (
-        f"7|FAILED|NonZeroExitCode|{137 << 8}|1795759823|1795759824|1795759830|c1|cpu=1|agentless-2abcdef|{COMMENT}|"
-    )
+    failed = f"7|FAILED|NonZeroExitCode|{137 << 8}|1795759823|1795759824|1795759830|c1|agentless-2abcdef|{COMMENT}|"
     ended = f"agentless-2abcdef|7 137 1795759824 1795759830 oom {COMMENT}"
     for answer in (f"{failed}\nended:\n{ended}\nwhole\n", f"ended:\n{ended}\nwhole\n"):
         (end,) = ENGINE.parse_containers(Result(0, answer.encode()), 0.0)
         assert (end.exit_code, end.oom_killed) == (137, True)
-    job = next(parse_jobs("7|OUT_OF_MEMORY|None|0:125|1|2|3|c1|cpu=1|x|c"))
+    job = next(parse_jobs("7|OUT_OF_MEMORY|None|0:125|1|2|3|c1|x|c"))
     assert job.code == 137
 
 
@@ -259,6 +257,22 @@ def test_several_jobs_are_one_script_with_an_answer_for_each() -> None:
         ENGINE.parse_launch(tasks[2], lost)
 
 
+@pytest.mark.parametrize(
+    ("code", "said", "lasts"),
+    [
+        (1, "Invalid account or account/partition combination specified", True),
+        (1, "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)", False),
+        (1, "a script of the site says no", False),
+        (79, "unwritten", None),
+    ],
+)
+def test_only_what_slurm_itself_refuses_is_refused_for_good(code: int, said: str, lasts: bool | None) -> None:
+    answer = Result(code, said.encode(), said.encode())
+    with pytest.raises(RuntimeFailed) as found:
+        ENGINE.parse_launch(TASK, answer)
+    assert (found.value.lasts if isinstance(found.value, JobRefused) else None) == lasts
+
+
 def test_a_look_that_began_before_a_job_was_submitted_does_not_miss_it() -> None:
     submitted = replace(TASK, status=Submitted(Placement("hpc"), "7:agentless-2abcdef", since=100.0))
     assert _is_newer(submitted, Sighting((), asked_at=99.0))
@@ -308,7 +322,7 @@ def test_a_gang_on_a_cluster_is_one_task_and_one_job() -> None:
 def test_what_only_nodes_or_only_a_cluster_can_run_is_refused() -> None:
     spec = replace(TASK.spec, image=None, needs=Needs(nodes=("hpc",)))
     with pytest.raises(UsageError, match="where --launcher mpirun cannot be used"):
-        check_for_cluster(replace(spec, multinode=MultiNode(2, "mpirun")), "hpc", None)
+        check_for_cluster(replace(spec, multinode=MultiNode(2, "mpirun")), "hpc", SlurmCluster())
     (first, *_) = on_targets(replace(TASK.spec, needs=Needs(), gang=Gang(2)), ["node1"])
     with pytest.raises(UsageError, match="each member needs its own node, but several targets are node1"):
         check_for_nodes(first)

@@ -38,15 +38,15 @@ def test_an_exit_code_is_that_of_the_script_and_a_signal_is_told_apart() -> None
 
 
 def test_the_accounting_writes_an_exit_code_in_another_way() -> None:
-    line = "7|CANCELLED by 1000|None|3:15|1795759823|1795759824|1795759884|c1|cpu=8,gres/gpu=2,gres/gpu:a100=2|x|c|"
+    line = "7|CANCELLED by 1000|None|3:15|1795759823|1795759824|1795759884|c1|x|c|"
     (job,) = parse_jobs(line)
-    assert (job.state, job.exit_code, job.signal, job.gpus) == ("CANCELLED", 3, 15, 2)
+    assert (job.state, job.exit_code, job.signal) == ("CANCELLED", 3, 15)
 
 
 def test_a_code_that_no_program_can_have_is_unknown() -> None:
     ends = {"3:0": 3, "255:0": 255, "256:0": None, "1000000127:0": None, "0:9": 137, "0:200": None}
     ends |= {str(3 << 8): 3, "9": 137, str(256 << 8): None}
-    line = "7|FAILED|None|{}|1795759823|1795759824|1795759884|c1|cpu=8|x|c|"
+    line = "7|FAILED|None|{}|1795759823|1795759824|1795759884|c1|x|c|"
     assert {word: next(parse_jobs(line.format(word))).code for word in ends} == ends
 
 
@@ -76,7 +76,7 @@ def test_the_accounting_knows_the_same_ends_as_squeue_but_has_no_code_of_what_sl
     assert {name: job.code for name, job in listed.items() if job.over} == {
         "ok": 0, "code3": 3, "sig": 137, "canc": 143, "timeout": 143, "never": None,
     }  # fmt: skip
-    assert (known["wait"].nodes, known["wait"].started, known["run"].gpus) == ("", False, 1)
+    assert (known["wait"].nodes, known["wait"].started) == ("", False)
 
 
 def test_the_json_of_the_accounting_of_2205_has_lost_an_exit_code() -> None:
@@ -111,6 +111,7 @@ def test_each_version_of_slurm_says_the_same_of_the_same_jobs_and_nodes(version:
     assert {jobs[name].reason for name in ("held", "wait", "later", "dep")} == {
         "JobHeldUser", "Resources", "BeginTime", "Dependency",
     }  # fmt: skip
+    assert [name for name, job in jobs.items() if job.awaits] == ["dep"]
     assert jobs["later"].start == jobs["later"].submitted + 3600
     nodes = {node.name: node for node in parse_nodes((DATA / "versions" / f"sinfo-{version}.txt").read_text())}
     assert {name: (node.gpus_used[0][1], node.is_out, node.reason) for name, node in nodes.items()} == {

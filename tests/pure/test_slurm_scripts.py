@@ -46,7 +46,7 @@ esac""",
     # That of busybox has no -w.
     "flock": 'case $1 in -w) exit 1 ;; esac; exec /usr/bin/flock "$@"',
 }
-STATE = "RUNNING|None|0|1795759823|1795759824|NONE|c1|cpu=1"
+STATE = "RUNNING|None|0|1795759823|1795759824|NONE|c1"
 
 
 @dataclass
@@ -256,6 +256,15 @@ def test_a_launch_that_is_repeated_does_not_believe_the_number_of_another_job(lo
     login.says(numbers="", names="agentless_array-2task1 101\n")
     assert login.launch(*array) == launched[1:]
     assert login.asked() == []
+
+
+def test_a_task_that_slurm_lists_has_its_job_also_where_the_array_of_the_others_is_refused(login: Login) -> None:
+    refuses = 'case "$*" in *--array*) echo "sbatch: error: Invalid job array specification" >&2; exit 1 ;; esac\n'
+    only_tasks = 'case "$*" in *--name=agentless_array*) exit ;; esac'
+    login.plays(sbatch=refuses + PLAYED["sbatch"], squeue=only_tasks + PLAYED["squeue"])
+    login.says(names="agentless-2task3 77\n")
+    launched = login.launch(*(task(f"2task{each}", "hpc", batch="2task1", spec=SPEC) for each in (1, 2, 3)))
+    assert launched == ["101:agentless-2task1", "101:agentless-2task2", "77:agentless-2task3"]
 
 
 def test_an_answer_without_an_end_fills_no_memory_and_says_nothing_of_any_job(login: Login) -> None:

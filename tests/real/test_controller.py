@@ -72,8 +72,10 @@ def test_a_second_one_is_refused(agentless):
 
 def test_its_end_ends_no_task(alone):
     task = alone.submit("node1::0", "--", "sleep", "60")
-    pid = alone.pid
-    alone("controller", "stop")
+    pid, inventory = alone.pid, alone.inventory.read_text()
+    alone.inventory.write_text("")
+    alone("controller", "stop")  # also with an inventory that cannot be read
+    alone.inventory.write_text(inventory)
     until(lambda: not is_alive(pid))
     assert inspect(alone.lab.nodes["node1"], task)["State"]["Running"]
     assert alone.task(task)["state"] == "running"

@@ -605,7 +605,7 @@ def test_a_job_of_the_same_name_by_somebody_else_changes_nothing(cli: Cli, slurm
     slurm.run("scontrol", "update", f"jobid={cli.task(task)['container'].partition(':')[0]}", "comment=changed")
     cli.submit("hpc", "--", "true")  # which is looked at, and so is the other one
     until(lambda: len(jobs(slurm, task)) == 2)
-    ended = f"{number(cli, task)}|FAILED|None|256|1|1795812000|1795812003|c1|gres/gpu=1|agentless-{task}|x"
+    ended = f"{number(cli, task)}|FAILED|None|256|1|1795812000|1795812003|c1|agentless-{task}|x"
     slurm.run("sbatch", "--hold", f"--job-name=x\n{ended}", "--comment=|agentless", "--wrap=true")
     look = cli.lab.nodes["login"].sh(ENGINE.facts()[0].script)
     assert ended in look.stdout

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import tempfile
 from collections.abc import Iterator
@@ -81,6 +82,13 @@ def ends(cli: Cli, slurm: Slurm) -> dict[str, tuple[str, int, str]]:
 
 def test_jobs_that_slurm_has_forgotten_have_the_ends_that_its_accounting_knows(cli: Cli, slurm: Slurm) -> None:
     assert ends(cli, slurm) == ENDS
+    cli("controller", "stop")
+    shutil.rmtree(cli.state)
+    offered = cli("recover", code=None).out
+    assert cli("recover", code=None).out == offered  # whoever looks first loses nothing
+    cli("recover", "--yes")
+    states = [task["state"] for task in cli.get("/v1/tasks", ended=True)]
+    assert sorted(states) == sorted(state for state, *_ in ENDS.values())
 
 
 def test_without_the_accounting_the_folder_says_how_they_ended(cli: Cli, slurm: Slurm) -> None:

@@ -123,7 +123,7 @@ def test_outputs_and_what_a_run_changes_come_back_from_a_cluster(cli: Cli) -> No
     (here / "work" / "same").write_text("same")
     script = "cat src/a.py; echo two > src/a.py; mkdir -p new/deep; echo x > new/deep/x; touch -d 2001-01-01 old"
     script += "; ln -s /etc out"
-    ran = cli.shell(f"cd {here}/work && agentless run hpc --gpus 0 -- sh -c {shlex.quote(script)}")
+    ran = cli.shell(f"cd {here}/work && agentless run hpc 1x -- sh -c {shlex.quote(script)}")
     assert (ran.code, ran.out) == (0, "one"), ran
     found = {str(path.relative_to(here / "work")) for path in (here / "work").rglob("*") if path.is_file()}
     assert (found, (here / "work" / "out").exists()) == ({"src/a.py", "same", "new/deep/x", "old"}, False)

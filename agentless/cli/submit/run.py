@@ -12,7 +12,7 @@ import typer
 
 from agentless.cli.client import client
 from agentless.cli.command import command_of
-from agentless.cli.submit.submit import Submitting, check_targets, show, submit
+from agentless.cli.submit.submit import Submitting, show, submit, targets_of
 from agentless.client.client import Client
 from agentless.client.files.span_files import read_lines
 from agentless.errors import UsageError
@@ -42,9 +42,8 @@ def run(context: typer.Context, *, dry_run: bool, as_json: bool, **given: Any) -
     agentless run -- python train.py
     agentless run --gpus 2 -- torchrun --nproc-per-node 2 train.py
     """
-    targets = [*(given["targets"] or []), *(given["more_targets"] or [])]
     options: Options = {name: value for name, value in given.items() if name in OPTIONS}  # type: ignore[assignment]
-    check_targets(context, targets)
+    targets = targets_of(context, given["targets"], given["more_targets"])
     if not command_of(context):
         raise UsageError("No command. Write it after --, such as: agentless run -- python train.py")
     served = client(context)

@@ -103,11 +103,7 @@ def submit(
     agentless submit 2xA100:40G --time-limit 8h -- python train.py
     agentless submit --gpus 1 -- python train.py --lr 'span:[0.1,0.01]'
     """
-    all_targets = [*(targets or []), *(more_targets or [])]
-    check_targets(context, all_targets)
-    if may_be_joined(all_targets):
-        clusters = client(context).get("/v1/clusters")
-        all_targets = [*joined(all_targets, {each["name"] for each in clusters})]
+    all_targets = targets_of(context, targets, more_targets)
     outside = Outside(time.time(), os.environ, read_lines, current_dir())
     if file is None:
         asked = task_request(command_of(context), all_targets, options, outside)
@@ -160,6 +156,15 @@ def show(
         if task := start["task"]:
             forward(first_try(task["id"]))
     return report(served, asked, starts, wait=wait, follow=follow, as_json=as_json, dry_run=dry_run)
+
+
+def targets_of(context: typer.Context, *typed: Sequence[str] | None) -> list[str]:
+    """The targets that were typed: `hpc 2xA100` is one if `hpc` is a cluster. Raises UsageError as `check_targets`."""
+    targets = [target for each in typed for target in each or ()]
+    check_targets(context, targets)
+    if may_be_joined(targets):
+        targets = [*joined(targets, {each["name"] for each in client(context).get("/v1/clusters")})]
+    return targets
 
 
 def check_targets(context: typer.Context, targets: Sequence[str]) -> None:

@@ -113,13 +113,14 @@ def make(services: Services) -> FastAPI:
 
     async def current(request: Request) -> None:
         version = request.headers.get("x-agentless-version", __version__)
-        if version != __version__ and not request.url.path.startswith("/v1/controller"):
+        of_controller = request.url.path.startswith("/v1/controller")
+        if version != __version__ and not of_controller:
             raise ControllerError(
                 f"the running controller is version {__version__}, this command is {version}; run: agentless "
                 "controller stop (tasks keep running), then retry"
             )
         wanted = unquote(request.headers.get("x-agentless-inventory", "")) or None
-        await services.inventory.use(wanted, reading=request.method == "GET")
+        await services.inventory.use(wanted, reading=of_controller or request.method == "GET")
         request.state.warning = services.status.warning  # as it is once the request is done
 
     problem = {"application/json": {"schema": {"$ref": "#/components/schemas/Problem"}}}

@@ -47,7 +47,7 @@ SILENT = "Slurm does not answer"
 LOOK_WITHIN = 60.0
 NODES_WITHIN = 30.0
 ANSWER_WITHIN = 5.0
-"""Seconds for which a person waits for the compute nodes of a cluster; then there are those of the last look."""
+"""Seconds for which a person waits for a cluster: then there are the nodes of its last look, and a stop goes on."""
 _log = logging.getLogger(__name__)
 
 
@@ -66,7 +66,8 @@ class ClusterLink(Link):
         self.inside_at: float | None = None
         self._asking = asyncio.Lock()
         self._wake = asyncio.Event()
-        self._was_heard = False  # since the start
+        self._was_heard = False  # at the last look
+        self._has_read_scripts = False
         self._asked = list[float]()  # when that was asked which it has not answered yet
 
     def launch(
@@ -109,8 +110,15 @@ class ClusterLink(Link):
         return cluster_view(self.node, self.inside, self.inside_at, self.outdated, online=self.online, tasks=tasks)
 
     async def carried(self) -> tuple[Container, ...]:
-        """Our jobs with the labels that their scripts carry; those of which no script is left are not among them."""
-        return tuple((await self._carried(self.containers)).values())
+        """Our jobs with the labels that their scripts carry; those of which no script is left are not among them.
+
+        Also those that only the accounting knows: looks forget them. Raises Unreachable if Slurm does not answer.
+        """
+        async with self._asking:
+            engine = await self._listed(accounting=True)
+        if engine.containers is None:
+            raise Unreachable(f"{self.node.name}: {engine.error}")
+        return tuple((await self._carried(engine.containers)).values())
 
     async def look(self, task: str, runtime: Engine | None = None) -> None:
         """Ask for the job of one task, and report it as present or absent."""
@@ -127,14 +135,16 @@ class ClusterLink(Link):
     async def refresh(self) -> None:
         """Ask for all our jobs in one round trip; the accounting only where a job is missed, since it may be slow.
 
-        The first time the scripts are read, too: the state may be older than a job, and then its task is only there.
+        It is also asked after a silence. The scripts are read once: the state may be older than a job, and then its
+        task is only there.
         """
         async with self._asking:
             live = {job.id for job in self.containers if job.live}
             asked, engine = self.cache.now(), await self._listed(accounting=not self._was_heard)
-            if engine.containers is not None and not self._was_heard:
+            if engine.containers is not None and not self._was_heard and not self._has_read_scripts:
                 engine = replace(engine, containers=await self._whole(engine.containers))
-            elif engine.containers is not None and not live.issubset(job.id for job in engine.containers):
+            missed = engine.containers is not None and not live.issubset(job.id for job in engine.containers)
+            if missed and self._was_heard:
                 asked, engine = self.cache.now(), await self._listed(accounting=True)
             self._was_heard = engine.containers is not None
             self.cache.observe(Observation(error=None, engine=engine))
@@ -145,13 +155,12 @@ class ClusterLink(Link):
 
     async def _whole(self, jobs: tuple[Container, ...]) -> tuple[Container, ...]:
         """The jobs, those that we have signed with all of their labels."""
-        if not any(job.signed for job in jobs):
-            return jobs
         try:
-            carried = await self._carried(jobs)
+            carried = await self._carried(jobs) if any(job.signed for job in jobs) else {}
         except AgentlessError as error:
             _log.warning("%s: reading the scripts of its jobs: %s", self.node.name, error)
             return jobs
+        self._has_read_scripts = True
         wholes = ((job, carried.get(job.id)) for job in jobs)
         return tuple(whole if job.signed and whole and whole.signed else job for job, whole in wholes)
 
@@ -186,15 +195,17 @@ class ClusterLink(Link):
         await self.refresh()
 
     async def _attend(self) -> None:
-        time, rest, hurried = asyncio.get_running_loop().time, 0.0, 0.0
+        time, rest, nodes_rest, hurried = asyncio.get_running_loop().time, 0.0, 0.0, 0.0
         nodes_at = busy_at = float("-inf")
         ran = frozenset[str]()
         while True:
             runs = frozenset(job.id for job in self.containers if job.live and job.state != "queued")
-            if time() - nodes_at > (NODES_EVERY if runs == ran else max(NODES_SOON, rest)):
+            if time() - nodes_at > max(NODES_EVERY if runs == ran else NODES_SOON, nodes_rest):
+                began = time()
                 with contextlib.suppress(RuntimeFailed, Timeout, TooMuch):  # its jobs matter more
                     await self.nodes()
                 nodes_at, ran = time(), runs
+                nodes_rest = min(RESTS * (nodes_at - began), MOST_REST)
             busy_at = time() if any(job.live for job in self.containers) else busy_at
             every = LOOK_EVERY if time() - busy_at < IDLE_EVERY else IDLE_EVERY  # an empty answer may be wrong
             every = every if self.silence is None else SILENT_EVERY

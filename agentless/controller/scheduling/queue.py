@@ -438,20 +438,20 @@ class Queue:
     def goes_with_its_wait(self, task_id: str) -> bool:
         """Whether the cluster of a blocked task answers, and waits in the place of our queue."""
         task = self._tasks.live.get(task_id)
-        place = self._nodes.cluster_of(task.spec.needs) if task else None
-        if task is None or place is None or place.silence is not None:
-            return False
-        return bool(jobs_awaited(task, place.node.name, self._last_live))
+        return task is not None and self._place_behind(task) is not None
 
     def _waiting_there(self, now: float) -> list[Task]:
         """The blocked tasks whose cluster can wait in their place, with their places."""
-        found = list[Task]()
-        for task in map(self._tasks.live.__getitem__, self._tasks.waiters):
-            if (place := self._nodes.cluster_of(task.spec.needs)) and place.silence is None:
-                name = place.node.name
-                if after := jobs_awaited(task, name, self._last_live):
-                    found.append(_handed(task, Placement(name, after=after), now))
-        return found
+        blocked = map(self._tasks.live.__getitem__, self._tasks.waiters)
+        return [_handed(task, place, now) for task in blocked if (place := self._place_behind(task))]
+
+    def _place_behind(self, task: Task) -> Placement | None:
+        """The place of a blocked task on its cluster behind the jobs that it waits for; None if it waits here."""
+        link = self._nodes.cluster_of(task.spec.needs)
+        if link is None or link.silence is not None:
+            return None
+        after = jobs_awaited(task, link.node.name, self._last_live)
+        return Placement(link.node.name, after=after) if after else None
 
     def _last_live(self, first: str) -> Task | None:
         last = self._tasks.last_live(first)

@@ -45,6 +45,10 @@ class Lookup:
         self._nodes = nodes
         self._clock = clock
 
+    def is_node(self, name: str) -> bool:
+        """Whether a node or a cluster has this name."""
+        return name in self._nodes.links or name in self._nodes.clusters
+
     def others(self, nodes: Iterable[str] | None = None, *, ended: bool = True) -> dict[str, Task]:
         """Tasks read from containers' labels that are unknown here; ended ones while their container exists.
 

@@ -13,7 +13,7 @@ from agentless.controller.state.lookup import Lookup
 from agentless.controller.state.tasks import Tasks
 from agentless.controller.state.views import TaskViews
 from agentless.controller.submit.request import Submit
-from agentless.controller.tasks.launch.launcher import ANSWER_WITHIN
+from agentless.controller.tasks.launch.launcher import OUTCOME_WITHIN
 from agentless.errors import AgentlessError, NoAnswer, Refused
 from agentless.model.tasks.task import Assigning, Blocked, Ended, Lost, Task
 from agentless.model.view import StartView
@@ -54,7 +54,7 @@ class Answers:
         def are_settled() -> bool:
             return not any(task.id in live and isinstance(live[task.id].status, Assigning) for task in tasks)
 
-        await self._bus.until(are_settled, ANSWER_WITHIN)
+        await self._bus.until(are_settled, OUTCOME_WITHIN)
         refused = StartView(
             "", None, Refused.exit_code, "refused by an earlier controller, which has stopped; submit again"
         )

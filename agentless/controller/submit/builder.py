@@ -110,7 +110,7 @@ class TaskBuilder:
             self._nodes.place(name)
         if named := [name for name in spec.needs.nodes if name in self._nodes.clusters]:
             link = self._nodes.cluster_link(named[0])
-            check_for_cluster(spec, named[0], link.node.slurm)
+            check_for_cluster(spec, named[0], link.node.cluster)
             with_type(spec, named[0], link.inside)
             check_excluded(spec.needs.exclude, named[0], link.inside)
         else:

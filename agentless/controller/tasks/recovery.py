@@ -89,6 +89,12 @@ class Recovery:
                 if self._tasks.knows(claim.task) or (claim.task in self._tasks.forgotten and not container.live):
                     continue
                 task = task_of(container, name, self._clock.now())
-                if task and (claim.task not in found or container.name == task.container_name):
+                before = found.get(claim.task)
+                if task and (before is None or _rank(task, container) >= max((True, False), _rank(*before))):
                     found[claim.task] = task, container
         return dict(sorted(found.items()))
+
+
+def _rank(task: Task, container: Container) -> tuple[bool, bool]:
+    """Whether the container has the name of the task, and is where it was to run: clusters may have one login."""
+    return container.name == task.container_name, task.node in task.spec.needs.nodes

@@ -8,7 +8,7 @@ from collections.abc import Coroutine, Sequence
 from functools import partial
 from typing import Any
 
-from agentless.controller.nodes.cluster_link import TaskLink
+from agentless.controller.nodes.cluster_link import ANSWER_WITHIN, TaskLink
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.state.event_bus import EventBus
 from agentless.controller.state.ledger import Ledger
@@ -26,8 +26,6 @@ from agentless.rules.tasks.reconcile import LAUNCH_BOUND
 
 FOREIGN_GRACE = 10.0
 """Seconds between SIGTERM and SIGKILL for what this controller did not start, unless who asks says otherwise."""
-ANSWER_WITHIN = 5.0
-"""Seconds for which who stops a task waits for its cluster; then the stop goes on by itself."""
 KILL_WITHIN = 15.0
 """Seconds after SIGKILL in which the engine has to report the end."""
 
@@ -75,6 +73,7 @@ class Stops:
                 raise StateError(f"{why}; task {task.id} does not start, and ends when this can be written")
             return task  # its end cannot be written yet, and it does not start
         try:
+            # After that time, the stop goes on by itself.
             return await self._end(task, how, grace, ANSWER_WITHIN if task.node in self._nodes.clusters else None)
         except NoAnswer as error:
             if task.id not in self._tasks.live:

@@ -59,10 +59,12 @@ class VpsNames:
 
     @asynccontextmanager
     async def creating(self, name: str) -> AsyncIterator[None]:
-        """Create the VPS of this name, when nobody else does; raises Refused if there is one.
+        """Create the VPS of this name, when nobody else does; raises Refused if there is one, or a node of this name.
 
-        One that never had a container is none.
+        One that never had a container is none. `ssh`, `shell` and `cp` take names of both.
         """
+        if self._lookup.is_node(name):
+            raise Refused(f"{name} is a node of the inventory; choose another name for the VPS")
         async with self._locks[name]:
             with suppress(NotFound):
                 known = self.find(name)

@@ -6,11 +6,10 @@ comment is a signed claim. Script, output and end are in a folder of that name, 
 
 from __future__ import annotations
 
-import functools
 import posixpath
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from secrets import token_hex
 from typing import Any
@@ -20,17 +19,17 @@ from agentless.engines.client_warnings import AsItIs
 from agentless.engines.slurm.checkup import PROGRAMS, WAITS, WITHIN, parse_checkup, parse_trial, trial_options
 from agentless.engines.slurm.container import apptainer_command, apptainer_variables, pyxis_mounts
 from agentless.engines.slurm.files import SlurmFiles
-from agentless.engines.slurm.jobs import ACCOUNTING, MAX_JOBS, Job, parse_jobs, squeue_format
+from agentless.engines.slurm.job_reader import JobReader
+from agentless.engines.slurm.jobs import ACCOUNTING, MAX_JOBS, squeue_format
 from agentless.engines.slurm.known_jobs import KnownJobs
 from agentless.engines.slurm.nodes import NODE_FORMAT, parse_nodes
 from agentless.engines.slurm.options import dependency_options, sbatch_options, srun_options
-from agentless.engines.slurm.reasons import reason_words
-from agentless.engines.slurm.refusals import REFUSALS, UNHEARD
+from agentless.engines.slurm.refusals import REFUSALS, UNHEARD, lasts
 from agentless.engines.slurm.terminal import SlurmTerminal
-from agentless.errors import FilesMissing, NoAnswer, Refused, RuntimeFailed, TooMuch
+from agentless.errors import FilesMissing, JobRefused, NoAnswer, Refused, RuntimeFailed, TooMuch
 from agentless.model.command import Command, Result, Section
 from agentless.model.containers.claim import CONTROLLER, TASK, labels_of
-from agentless.model.containers.container import Container, ContainerState
+from agentless.model.containers.container import Container
 from agentless.model.containers.launch import Launch
 from agentless.model.containers.log_query import LogQuery
 from agentless.model.containers.signature import SIGNATURE, Signer
@@ -38,7 +37,7 @@ from agentless.model.nodes.cluster_node import ClusterNode
 from agentless.model.nodes.node import EngineFacts, NodeConfig, with_node
 from agentless.model.nodes.slurm import SlurmCheckup, SlurmCluster, SlurmTrial
 from agentless.model.tasks.spec import TaskSpec
-from agentless.model.tasks.task import Outcome, Task
+from agentless.model.tasks.task import Task
 from agentless.model.text import printable_lines
 from agentless.model.units import counted
 from agentless.ports import Reading
@@ -52,42 +51,14 @@ from agentless.rules.workflows.carried import JOBS
 _SECTION = "slurm.jobs"
 _LISTED = 8 << 20
 """Bytes of the answer about our jobs: one has some 250."""
-_NAME = re.compile(r"agentless-([0-9a-z-]{4,40})")
-_COMMENT = re.compile(r"agentless ([0-9a-z-]{4,40}) ([0-9A-Za-z-]{1,64}) (1:[0-9a-f]{64})")
-_FOLDER = re.compile(
-    r"(agentless-[0-9a-z-]{4,40})\|([0-9]{1,10}(?:_[0-9]{1,10})?) ([0-9]{1,3}) ([0-9]{1,11}) ([0-9]{1,11}) "
-    r"(told |oom )?(.{1,300})"
-)
 _SCRIPT = re.compile(r"agentless-([0-9a-z-]{4,40}) ([A-Za-z0-9_=-]+)")
 _LEFT = re.compile(r"^secrets agentless-([0-9a-z-]{4,40})$", re.MULTILINE)
 _CLUSTER = re.compile(r"^cluster ([^\s|]{1,64} at [^\s|]{1,64})$", re.MULTILINE)
 _JOBS_LINE = re.compile(r"(agentless-[0-9a-z-]{4,40}) '?([^ ']+)'?")
 _SUBMITTED = re.compile(r"job ([0-9]{1,10}(?:_[0-9]{1,10})?)")
-_YEAR = 180 * 86400.0
-"""Slurm takes a job without a time limit for one of a year, from its start: who waits for it starts no sooner than this
-after it was submitted, unless that job had run for half a year by then."""
 _NO_FILES, _FULL = 73, 74
 """The exit codes of a launch that found no job of its task, and no files for it, or may submit none, as in
 `slurm-launch.sh.j2`."""
-_OUTCOMES: Mapping[str, Outcome] = {
-    "TIMEOUT": "timeout", "DEADLINE": "timeout", "CANCELLED": "killed", "PREEMPTED": "preempted",
-}  # fmt: skip
-"""How a job ended that nobody here has stopped."""
-_IN_VAIN = "waited for a job that did not end as required"
-_OOM = "OUT_OF_MEMORY"
-_NO_NODES = "known"
-"""The compute nodes of a job of which only its script has said that it began."""
-_TOLD = "TOLD"
-"""The state of a job of which only its script has said that Slurm told it to end."""
-_ENDS = {
-    _TOLD: "its job was ended by Slurm: cancelled, preempted, or at its time limit",
-    "NODE_FAIL": "a node of its job failed",
-    "BOOT_FAIL": "a node of its job did not boot",
-    "CANCELLED": "its job was cancelled on the cluster, outside agentless",
-    "PREEMPTED": "its job was preempted by Slurm",
-    "TIMEOUT": "reached the time limit of its job",
-    "DEADLINE": "reached the deadline of its job",
-}
 
 
 class Slurm:
@@ -103,9 +74,8 @@ class Slurm:
         self._cluster = cluster
         self._renderer = renderer
         self._signer = signer
-        # Most jobs are as in the look before.
         self._known = KnownJobs()
-        self._read = functools.lru_cache(MAX_JOBS)(self._container)
+        self._jobs = JobReader(node.name, cluster.partition, signer)
         self.files = SlurmFiles(self._of)
         self.terminal = SlurmTerminal(self._of, renderer.script)
 
@@ -124,7 +94,7 @@ class Slurm:
         if not answer.ok:
             return EngineFacts(error=self.complaint(answer.out.strip()))
         try:
-            jobs = self._known.recognized(self._jobs_in(answer), whole=True)
+            jobs = self._known.recognized(self._jobs.read(answer), whole=True)
             left = tuple(_LEFT.findall(answer.out)[:MAX_JOBS])
             which = _CLUSTER.search(answer.out)
             return EngineFacts(containers=jobs, secrets=left, keeps=which and which[1])
@@ -142,7 +112,7 @@ class Slurm:
     def parse_containers(self, result: Result, clock: float) -> tuple[Container, ...]:
         """The jobs in an answer."""
         del clock
-        return self._known.recognized(self._jobs_in(result), whole=False)
+        return self._known.recognized(self._jobs.read(result), whole=False)
 
     def nodes(self) -> Command:
         """List the compute nodes of the partition, or all of them."""
@@ -291,7 +261,7 @@ class Slurm:
             words += f"; to see what its nodes have, run: agentless gpus {self._node.name}"
         if "partition" in words.lower() and self._cluster.partition:
             words += f"; partition: of {self._node.name} in the inventory is {self._cluster.partition}"
-        raise RuntimeFailed(with_node(self._node.name, words))
+        raise JobRefused(with_node(self._node.name, words), words, lasts=lasts(result.err))
 
     def signal(self, container: str, signal: str) -> Command:
         """Send its processes a signal, named without SIG. One that waits is cancelled."""
@@ -385,58 +355,6 @@ class Slurm:
     def _claim(self, task: str) -> dict[str, str]:
         return self._signer.sign({TASK: task, CONTROLLER: self._signer.controller}, self._node.name)
 
-    def _jobs_in(self, answer: Result) -> Iterable[Container]:
-        """The jobs in an answer. Raises TooMuch if it is cut off: what it lacks is not gone."""
-        listed, mark, rest = f"\n{answer.out}\n".partition("\nended:\n")
-        ended, whole, _ = rest.rpartition("whole\n")
-        if not (mark and whole) or max(listed.count("\n"), ended.count("\n")) > MAX_JOBS:
-            raise TooMuch(f"{self._node.name}: too many jobs of agentless in the answer of squeue; remove some")
-        # What Slurm says of a job counts more than what its script wrote at its end.
-        noted = [job for line in ended.splitlines() if (job := _ended_job(line))]
-        found = [*noted, *parse_jobs(ended), *parse_jobs(listed)]
-        oom = {job.id for job in noted if job.state == _OOM}
-        found = [replace(job, state=_OOM) if job.id in oom and job.state == "FAILED" else job for job in found]
-        jobs = {each.id: each for job in found if (each := self._read(job))}
-        for job in found:
-            if (key := f"{job.id}:{job.noted}") not in jobs and _NAME.fullmatch(job.noted):
-                jobs[key] = self._as_container(job, job.noted, {}, signed=False, doubtful=True)
-        return jobs.values()
-
-    def _container(self, job: Job) -> Container | None:
-        """A job of a task. By its signed comment, if it has one: its owner may have changed the name."""
-        comment, name = _COMMENT.match(job.comment), _NAME.fullmatch(job.name)
-        labels = {}
-        if comment:
-            labels = {TASK: comment[1], CONTROLLER: comment[2], SIGNATURE: comment[3]}
-        signed = self._signer.has_signed(labels, self._node.name)
-        if not signed and name is None:
-            return None
-        task = comment[1] if signed and comment else name[1] if name else ""
-        return self._as_container(job, f"agentless-{task}", labels if signed else {TASK: task}, signed=signed)
-
-    def _as_container(
-        self, job: Job, name: str, labels: Mapping[str, str], *, signed: bool, doubtful: bool = False
-    ) -> Container:
-        state, words = _state(job, self._cluster.partition)
-        in_vain = job.state == "CANCELLED" and job.reason.startswith("DependencyNeverSatisfied")
-        return Container(
-            id=f"{job.id}:{name}",
-            name=name,
-            state=state,
-            labels=labels,
-            exit_code=job.code,
-            oom_killed=job.state == _OOM,
-            error=_IN_VAIN if in_vain else words,
-            outcome="cancelled" if in_vain else _OUTCOMES.get(job.state),
-            created_at=job.submitted,
-            started_at=job.start if job.started else None,
-            finished_at=job.end if job.over and job.started else None,
-            expected_at=_expected(job),
-            compute_nodes=job.nodes if job.started and job.nodes != _NO_NODES else "",
-            signed=signed,
-            doubtful=doubtful,
-        )
-
     def _unsuitable(self, said: str) -> str:
         folder = f"{self._cluster.folder} on the login node"
         said = said.strip().rpartition("\n")[2]
@@ -456,38 +374,3 @@ def _nodes_of(spec: TaskSpec) -> dict[str, Any] | None:
     if spec.multinode is None:
         return None
     return {**asdict(spec.multinode), "slots": max(1, spec.needs.gpus)}
-
-
-def _ended_job(line: str) -> Job | None:
-    """A job that Slurm may have forgotten, by what its script wrote at its end."""
-    if (match := _FOLDER.fullmatch(line)) is None:
-        return None
-    name, number, code, began, ended, told, comment = match.groups()
-    state = {"told ": _TOLD, "oom ": _OOM}.get(told or "") or ("FAILED" if int(code) else "COMPLETED")
-    known = int(code) if int(code) < 256 else None
-    return Job(number, state, "", known, 0, None, float(began), float(ended), _NO_NODES, 0, name, comment)
-
-
-def _expected(job: Job) -> float | None:
-    """When a job that waits starts, if Slurm knows it."""
-    return job.start if job.waits and not (job.is_held or _is_behind_endless(job)) else None
-
-
-def _is_behind_endless(job: Job) -> bool:
-    """Whether it starts when a job without a time limit ends."""
-    far = job.start is not None and (job.submitted is None or job.start - job.submitted > _YEAR)
-    return far and job.reason != "BeginTime"
-
-
-def _state(job: Job, partition: str | None) -> tuple[ContainerState, str]:
-    """The state of a job as that of a container, and why."""
-    if job.waits:
-        words = reason_words(job.reason, job.id, partition)
-        return "queued", f"{words}; no time limit ahead of it, so no estimate" if _is_behind_endless(job) else words
-    if job.is_paused:
-        return "paused", ""
-    if job.runs:
-        return "running", ""
-    if not job.started and job.state == "FAILED":
-        return "exited", reason_words(job.reason, job.id, partition)
-    return "exited", _ENDS.get(job.state, "")

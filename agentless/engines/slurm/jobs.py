@@ -13,9 +13,9 @@ from functools import lru_cache
 
 from agentless.model.text import cut, printable
 
-FIELDS = ("JobArrayID", "State", "Reason", "exit_code", "SubmitTime", "StartTime", "EndTime", "NodeList", "tres-alloc")
+FIELDS = ("JobArrayID", "State", "Reason", "exit_code", "SubmitTime", "StartTime", "EndTime", "NodeList")
 """What is asked of `squeue --Format`, before the name and the comment, which may have any character."""
-ACCOUNTING = "JobID,State,Reason,ExitCode,Submit,Start,End,NodeList,AllocTRES,JobName,Comment"
+ACCOUNTING = "JobID,State,Reason,ExitCode,Submit,Start,End,NodeList,JobName,Comment"
 """The same fields for `sacct --format`."""
 MAX_JOBS = 20_000
 """The most jobs of one answer that are read."""
@@ -51,7 +51,6 @@ class Job:
     start: float | None
     end: float | None
     nodes: str
-    gpus: int
     name: str
     comment: str
     noted: str = ""
@@ -60,6 +59,11 @@ class Job:
     def waits(self) -> bool:
         """Whether it is in the queue."""
         return self.state in _WAITS
+
+    @property
+    def awaits(self) -> bool:
+        """Whether it waits for the end of other jobs."""
+        return self.waits and self.reason == "Dependency"
 
     @property
     def is_held(self) -> bool:
@@ -115,7 +119,7 @@ def _job(line: str) -> Job | None:
     words = line.split("|", len(FIELDS) + 1)
     if len(words) != len(FIELDS) + 2:
         return None
-    number, state, reason, code, submitted, start, end, nodes, tres, name, comment = words
+    number, state, reason, code, submitted, start, end, nodes, name, comment = words
     state = state.partition(" ")[0]  # `CANCELLED by 1000`
     if not (_ID.fullmatch(number) and _STATE.fullmatch(state)):
         return None
@@ -124,7 +128,7 @@ def _job(line: str) -> Job | None:
     why, where, called, said = (cut(printable(word), 200) for word in (reason, nodes, name, comment.rstrip("|")))
     return Job(
         number, state, why, exit_code, signal,
-        _time(submitted), _time(start), _time(end), where, _gpus(tres), called, said, noted,
+        _time(submitted), _time(start), _time(end), where, called, said, noted,
     )  # fmt: skip
 
 
@@ -139,9 +143,3 @@ def _ended(code: str) -> tuple[int | None, int]:
 
 def _time(word: str) -> float | None:
     return float(word) if re.fullmatch(r"[0-9]{1,11}", word) and int(word) else None
-
-
-def _gpus(tres: str) -> int:
-    """How many GPUs an allocation has: `cpu=8,node=2,gres/gpu=4,gres/gpu:a100=4` has four."""
-    found = re.search(r"(?:^|,)gres/gpu=([0-9]{1,6})", tres)
-    return min(int(found[1]), 10**5) if found else 0

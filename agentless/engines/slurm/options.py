@@ -9,8 +9,6 @@ from agentless.engines.slurm.container import pyxis_options
 from agentless.model.nodes.slurm import SlurmCluster
 from agentless.model.tasks.spec import TaskSpec
 
-MOST_NICE = 2147483645
-
 
 def sbatch_options(spec: TaskSpec, cluster: SlurmCluster) -> list[str]:
     """The options of the job of a task, except for what names it. Memory is per node, time in minutes, rounded up."""

@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from agentless.rules.tasks.awaited_jobs import WAITS
-
 _REASONS: Mapping[str, str] = {
     "Resources": "waits for free resources",
     "Priority": "jobs with a higher priority are ahead of it",
     "BeginTime": "its start time has not come",
-    "Dependency": WAITS,
+    "Dependency": "waits for another job",
     "DependencyNeverSatisfied": "waits for a job that can no longer end as required",
     "JobArrayTaskLimit": "as many tasks of its array run as may at the same time",
     "JobHeldUser": "is held by its owner; on the cluster, run: scontrol release {job}",
@@ -25,6 +23,7 @@ _REASONS: Mapping[str, str] = {
     "PartitionDown": "{partition} is down",
     "PartitionInactive": "{partition} is closed",
     "PartitionNodeLimit": "it wants more nodes than {partition} allows; use fewer with --nodes",
+    "PartitionConfig": "it wants more than {partition} allows; use fewer --cores, --gpus or less --memory",
     "PartitionTimeLimit": "its time limit is higher than {partition} allows; use a lower --time-limit",
     "InvalidAccount": "its account is not valid; correct account: in the inventory",
     "InvalidQOS": "its QOS is not valid; correct qos: in the inventory",

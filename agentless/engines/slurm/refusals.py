@@ -44,6 +44,15 @@ REFUSALS = (
 )
 """slurmctld has answered, or was not asked: there is no job. `Unspecified error` is that of a plugin of the site."""
 
+PASSING = (
+    "Job violates accounting/QOS policy",
+    "Requested account has breached",
+    "Required node not available",
+    "Required partition not available",
+    "Unspecified error",
+)
+"""Refusals that may pass by themselves: a limit is full, nodes are down, or a plugin did not say what is wrong."""
+
 UNHEARD = (
     "timed out",
     "Unable to contact",
@@ -55,3 +64,8 @@ UNHEARD = (
     "in standby mode",
 )
 """Nobody has decided: it is worth another try."""
+
+
+def lasts(said: str) -> bool:
+    """Whether these words of `sbatch` refuse a job for good."""
+    return any(words in said for words in REFUSALS) and not any(words in said for words in PASSING)

@@ -249,11 +249,14 @@ def _task(container: Container, claim: Claim, whole: _Whole, node: str, now: flo
     elif container.live:
         status = Running(placement, container.id, began, run)
     else:
-        outcome = outcome_of(container.exit_code, oom_killed=container.oom_killed)
+        by_code = outcome_of(container.exit_code, oom_killed=container.oom_killed)
+        agreed = container.outcome != "preempted" or whole.spec.terms.preemptible
+        outcome = (container.outcome if agreed else None) or by_code
+        why = container.error if container.outcome else None
         if whole.spec.traits.comes_back and outcome != "killed_oom":
             outcome = "stopped"  # it has no end of its own
         status = Ended(
-            outcome, max(began, min(now, began + ran)), container.exit_code, None, placement, container.id, began, run
+            outcome, max(began, min(now, began + ran)), container.exit_code, why, placement, container.id, began, run
         )
     return Task(
         id=claim.task,

@@ -25,11 +25,12 @@ class Container:
     """Id, name, state and labels. Times are Unix seconds by the node's clock, None if it never happened.
 
     One that is `queued` is a job in the queue of its cluster: `error` is why, in words, and `expected_at` when the
-    cluster will start it. `outcome` is what a cluster calls its end, None for what its exit code means, and
-    `compute_nodes` are those on which a cluster started it, as it writes them. `clock` is by how many seconds that
-    clock is ahead of ours; `here()` converts a time. `signed`: the labels have a valid signature of this controller,
-    see `model/containers/signature`. `doubtful`: of a job, only the number is known, since its name and its comment
-    were changed, or Slurm has begun to count anew. `cores` and `memory` (bytes) are its limits now.
+    cluster will start it; one that `awaits` waits for the end of other jobs. `outcome` is what a cluster calls its end,
+    None for what its exit code means, and `compute_nodes` are those on which a cluster started it, as it writes them.
+    `clock` is by how many seconds that clock is ahead of ours; `here()` converts a time. `signed`: the labels have a
+    valid signature of this controller, see `model/containers/signature`. `doubtful`: of a job, only the number is
+    known, since its name and its comment were changed, or Slurm has begun to count anew. `cores` and `memory` (bytes)
+    are its limits now.
     """
 
     id: str
@@ -44,6 +45,7 @@ class Container:
     started_at: float | None = None
     finished_at: float | None = None
     expected_at: float | None = None
+    awaits: bool = False
     compute_nodes: str = ""
     clock: float = 0.0
     signed: bool = False

@@ -101,6 +101,11 @@ class NodeConfig:
     slurm: SlurmCluster | None = None
 
     @property
+    def cluster(self) -> SlurmCluster:
+        """Its settings as a cluster, as far as it has any."""
+        return self.slurm or SlurmCluster()
+
+    @property
     def has_podman(self) -> bool:
         """Whether the engine is podman, by the file name of its program."""
         return self.docker[-1].rpartition("/")[2] == "podman"

@@ -25,7 +25,7 @@ class Overflow:
 
 
 @dataclass(frozen=True, slots=True)
-class OnNodes:
+class AskedOfNodes:
     """What a task that was handed over to a cluster had asked of nodes."""
 
     needs: Needs
@@ -34,11 +34,15 @@ class OnNodes:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A cluster has refused the job of a task. It is not asked again while the inventory has it as this `config`."""
+    """A cluster did not take the job of a task: it is not asked again while the inventory has it as this `config`.
+
+    `reason` is a sentence. `until` is when it may be asked again all the same (Unix seconds), None for never.
+    """
 
     cluster: str
     config: SlurmCluster
     reason: str
+    until: float | None = None
 
 
 def parse_overflow(text: str) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from itertools import zip_longest
 from typing import Literal, get_args
 
 from agentless.model.nodes.device import Device, GpuNumber
-from agentless.model.scheduling.overflow import OnNodes, Refusal
+from agentless.model.scheduling.overflow import AskedOfNodes, Refusal
 from agentless.model.tasks.requirement import Requirement
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.task_id import attempt_of, first_try
@@ -236,8 +236,8 @@ class Task:
     `rank` is its position in the queue if it was set by hand. `signed`: its latest launch writes a signature (launches
     of early versions did not). `request` is the name of the request that submitted it, if the client gave one.
     `victims` are the tasks that give or gave way for it: it preempts no others. `preemptions` of its tries were
-    preempted, which costs it none of its retries. `on_nodes` is set while overflow has handed it over to a cluster;
-    `refusals` are those of clusters from which it came back.
+    preempted, which costs it none of its retries. `before_overflow` is set while overflow has handed it over to a
+    cluster; `refusals` are those of clusters from which it came back.
     """
 
     id: str
@@ -255,7 +255,7 @@ class Task:
     request: str | None = None
     victims: tuple[str, ...] = ()
     preemptions: int = 0
-    on_nodes: OnNodes | None = None
+    before_overflow: AskedOfNodes | None = None
     refusals: tuple[Refusal, ...] = ()
 
     @property

@@ -8,7 +8,7 @@ due. A task that no node can ever run is due at once; one for which others give 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from agentless.errors import UsageError
 from agentless.model.nodes.cluster_node import ClusterNode
@@ -20,18 +20,19 @@ from agentless.model.units import format_duration
 from agentless.rules.scheduling.timeline.promise import Promise
 from agentless.rules.submit.cluster import check_for_overflow
 from agentless.rules.submit.cluster_gpus import lacks, with_type
+from agentless.rules.tasks.due import queued_since
 
 
 @dataclass(frozen=True, slots=True)
 class KnownCluster:
     """A cluster as it is known now: `silence` is why it does not answer, `nodes` are None before their first answer.
 
-    `refused` is why it has refused the job of the task that is meant, if it has. `gone`: the inventory has no such
-    cluster any more.
+    `refused` says that it did not take the job of the task that is meant, and why; empty if that is not so. `gone`: the
+    inventory has no such cluster any more.
     """
 
     name: str
-    config: SlurmCluster | None = None
+    config: SlurmCluster = field(default_factory=SlurmCluster)
     nodes: Sequence[ClusterNode] | None = None
     silence: str | None = None
     refused: str = ""
@@ -42,7 +43,7 @@ class KnownCluster:
         if self.gone:
             return f"{self.name} is no longer in the inventory"
         if self.refused:
-            return f"{self.name} refused its job: {self.refused}"
+            return self.refused
         try:
             check_for_overflow(spec, self.name, self.config)
             if self.nodes is not None:
@@ -67,7 +68,7 @@ def takers(spec: TaskSpec, clusters: Sequence[KnownCluster]) -> list[KnownCluste
 
 def deadline(task: Task, after: float) -> float:
     """When a task is due at the latest."""
-    return (task.created_at if task.queued_at is None else task.queued_at) + after
+    return queued_since(task) + after
 
 
 def is_due(task: Task, promise: Promise | None, now: float, after: float) -> bool:
@@ -113,7 +114,7 @@ def cause_words(task: Task, promise: Promise | None, now: float, *, hopeless: bo
     """Why a task goes to a cluster now."""
     if hopeless:
         return "no node can ever run it"
-    since = deadline(task, 0.0)
+    since = queued_since(task)
     if promise and promise.firm and promise.start is not None:
         return f"it is expected to wait {format_duration(max(now, promise.start) - since)} for a node"
     return f"it has waited {format_duration(now - since)} for a node, and its start there is unknown"

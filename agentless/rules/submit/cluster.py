@@ -23,8 +23,12 @@ _INSTEAD = {
     "--volume": "write to a shared disk of the cluster",
 }
 """What to do instead of options that mean nothing there."""
-_OF_THE_SHELL = frozenset({"BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "SHELLOPTS", "UID"})
-"""Variables that nobody may change in bash: the scripts of a job would end there."""
+_OF_THE_SHELL = frozenset({
+    "BASHOPTS", "BASHPID", "BASH_ARGC", "BASH_ARGV", "BASH_COMMAND", "BASH_LINENO", "BASH_SOURCE", "BASH_SUBSHELL",
+    "BASH_VERSINFO", "DIRSTACK", "EPOCHREALTIME", "EPOCHSECONDS", "EUID", "FUNCNAME", "GROUPS", "HISTCMD", "LINENO",
+    "OPTIND", "PPID", "RANDOM", "SECONDS", "SHELLOPTS", "SHLVL", "SRANDOM", "UID", "_",
+})  # fmt: skip
+"""Variables that bash or dash change, do not export, or end at: the scripts of a job run in them."""
 
 
 def is_place_alone(target: str) -> bool:
@@ -66,6 +70,8 @@ def check_for_nodes(spec: TaskSpec) -> None:
     node = spec.needs.node
     if node and spec.gang and spec.gang.alike > 1:
         raise UsageError(on_one_node(spec.gang.size, node))
+    if spec.workdir is not None and not spec.workdir.startswith("/") and not spec.on_node_itself:
+        raise UsageError(f"--workdir {spec.workdir[:80]!r}: use an absolute path in the container, like /data")
     if spec.multinode is not None:
         raise UsageError("multinode: only a cluster can run a job on several nodes; use gang")
 
@@ -79,19 +85,19 @@ def check_there_are_nodes(spec: TaskSpec, nodes: Collection[str], clusters: Coll
     raise UsageError(f"the inventory has no nodes; specify the cluster: {there}")
 
 
-def check_for_cluster(spec: TaskSpec, cluster: str, config: SlurmCluster | None) -> None:
+def check_for_cluster(spec: TaskSpec, cluster: str, config: SlurmCluster) -> None:
     """Raise UsageError with the option that has no meaning on a cluster, or that it does not support yet."""
     if len(spec.needs.nodes) > 1:
         raise UsageError(f"{cluster} is a cluster, which chooses its nodes itself; specify it alone")
     if spec.image is not None:
-        _check_image(spec, cluster, config or SlurmCluster())
+        _check_image(spec, cluster, config, "omit --image")
     if spec.terms.preemptible and spec.terms.on_preempt == "requeue" and spec.secret_env:
         raise UsageError(
             f"{cluster}: a job that Slurm starts again has no secrets; with --secret-env, use --on-preempt end, or "
             "omit --preemptible"
         )
-    if name := next((name for name in spec.env if name in _OF_THE_SHELL), None):
-        raise UsageError(f"{name} cannot be set on {cluster}: bash keeps it for itself; use another name")
+    if name := next((name for name in (*spec.env, *spec.secret_env) if name in _OF_THE_SHELL), None):
+        raise UsageError(f"{name} cannot be set on {cluster}: its shell keeps that for itself; use another name")
     unsupported = {
         "GPU numbers": bool(spec.needs.indices),
         "--container": spec.container is not None,
@@ -129,7 +135,7 @@ def check_excluded(names: Sequence[str], cluster: str, nodes: Sequence[ClusterNo
             raise UsageError(f"--exclude {name[:64]!r}: {cluster} has no such node{hint}")
 
 
-def check_for_overflow(spec: TaskSpec, cluster: str, config: SlurmCluster | None) -> None:
+def check_for_overflow(spec: TaskSpec, cluster: str, config: SlurmCluster) -> None:
     """Raise UsageError with the reason why a task that is made for nodes cannot go to this cluster."""
     if spec.needs.nodes:
         raise UsageError(f"the task names its node, {' or '.join(spec.needs.nodes)}; omit that, or --overflow")
@@ -142,19 +148,16 @@ def check_for_overflow(spec: TaskSpec, cluster: str, config: SlurmCluster | None
     }
     if option := next((option for option, given in stays.items() if given), None):
         raise UsageError(f"a task with {option} stays on nodes; omit that, or --overflow")
-    if spec.image is not None and (config or SlurmCluster()).container == "none":
-        raise UsageError(
-            f"{cluster} runs no images; if it has pyxis or apptainer, set container: of {cluster} in the inventory, or "
-            "use --container NULL for a task without an image"
-        )
+    if spec.image is not None:
+        _check_image(spec, cluster, config, "use --container NULL for a task without an image")
     check_for_cluster(spec.on_cluster(cluster), cluster, config)
 
 
-def _check_image(spec: TaskSpec, cluster: str, config: SlurmCluster) -> None:
+def _check_image(spec: TaskSpec, cluster: str, config: SlurmCluster, instead: str) -> None:
     if config.container == "none":
         raise UsageError(
             f"{cluster} runs no images; if it has pyxis or apptainer, set container: of {cluster} in the inventory, or "
-            "omit --image"
+            f"{instead}"
         )
     if odd := next((mount for mount in spec.mounts if "," in str(mount)), None):
         raise UsageError(f"--mount {odd}: {config.container} takes no path with a comma; use another one")

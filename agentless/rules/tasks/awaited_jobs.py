@@ -13,8 +13,6 @@ from agentless.model.tasks.requirement import Requirement
 from agentless.model.tasks.task import Blocked, Paused, Running, Submitted, Task
 from agentless.rules.tasks.retry import is_last_try
 
-WAITS = "waits for another job"
-"""Why such a task is in the queue of its cluster, in words."""
 MOST = 100
 """The most jobs that one waits for."""
 

@@ -28,6 +28,11 @@ class Due:
     cause: str
 
 
+def queued_since(task: Task) -> float:
+    """When a task entered the queue."""
+    return task.created_at if task.queued_at is None else task.queued_at
+
+
 def due(task: Task) -> Due | None:
     """The next event by time, or None."""
     match task.status:
@@ -38,8 +43,7 @@ def due(task: Task) -> Due | None:
             cause = f"its place on {place.node} did not become free in time"
             return Due(place.until + PLACE_LATE, PlaceLost(cause), cause)
         case Pending() if (wait := task.spec.terms.wait_for) is not None:
-            since = task.created_at if task.queued_at is None else task.queued_at
-            return Due(since + (wait or A_LOOK), GaveUp(_gave_up(wait)), _ELAPSED)
+            return Due(queued_since(task) + (wait or A_LOOK), GaveUp(_gave_up(wait)), _ELAPSED)
         case Submitted(since=since) if (wait := task.spec.terms.wait_for) is not None and not task.stop:
             since = max(since, task.spec.terms.start_at or 0.0)
             return Due(since + (wait or A_CLUSTERS_LOOK), StopAsked("stop", reason=_gave_up(wait)), _ELAPSED)

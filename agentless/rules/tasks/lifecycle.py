@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from agentless.errors import IllegalMove
-from agentless.model.scheduling.overflow import OnNodes
+from agentless.model.scheduling.overflow import AskedOfNodes
 from agentless.model.tasks.task import (
     Assigning,
     Blocked,
@@ -103,13 +103,13 @@ def apply(task: Task, event: TaskEvent, now: float) -> Task:
         case Pending(place=KeptPlace()) as status, PlaceLost(reason=reason):
             return replace(task, status=replace(status, place=None, reason=reason))
         case Pending(place=None), HandedOver(cluster, gpu_types) if not task.spec.needs.nodes:
-            left = OnNodes(task.spec.needs, task.spec.container)
+            left = AskedOfNodes(task.spec.needs, task.spec.container)
             spec = task.spec.on_cluster(cluster, gpu_types)
-            return replace(task, spec=spec, status=Pending(), rank=None, on_nodes=left)
-        case ((Assigning() | Lost(container=None)), HandedBack(refusal)) if task.on_nodes and not task.stop:
-            spec = replace(task.spec, needs=task.on_nodes.needs, container=task.on_nodes.container)
+            return replace(task, spec=spec, status=Pending(), rank=None, before_overflow=left)
+        case ((Assigning() | Lost(container=None)), HandedBack(refusal)) if task.before_overflow and not task.stop:
+            spec = replace(task.spec, needs=task.before_overflow.needs, container=task.before_overflow.container)
             others = [each for each in task.refusals if each.cluster != refusal.cluster]
-            return replace(task, spec=spec, status=Pending(), on_nodes=None, refusals=(*others, refusal))
+            return replace(task, spec=spec, status=Pending(), before_overflow=None, refusals=(*others, refusal))
         case ((Blocked() | Pending()), GaveUp(reason=reason)):
             return replace(task, status=Ended("cancelled", now, reason=reason))
         case ((Assigning() | Lost(container=None)), Unplaced(reason, at_once, unfit)) if not task.stop:
@@ -144,7 +144,7 @@ def apply(task: Task, event: TaskEvent, now: float) -> Task:
             return replace(task, status=replace(status, placement=placement, run=run, started_at=began))
         case (Running() | Paused()) as status, Restarted() as event:
             return replace(task, status=_again(task, status.placement, status.container, event, now))
-        case (Assigning() | Submitted() | Lost(container=None)) as status, LaunchFailed(reason, then):
+        case (Assigning() | Submitted() | Lost(started_at=None)) as status, LaunchFailed(reason, then):
             outcome: Outcome = "cancelled" if task.stop else then
             return replace(
                 task, status=Ended(outcome, now, reason=reason, placement=status.placement, container=task.container)

@@ -107,13 +107,14 @@ def reconcile(
     if container.state == "created":
         return _unstarted(task, now)
     if container.state == "queued":
-        return _queued(status, container)
+        return _queued(task, container)
     if isinstance(status, (Assigning, Submitted, Lost)) and _never_ran(container):
-        known = (JobQueued(container.id),) if isinstance(status, Lost) else ()
+        # One that has run before is in the queue again, and then it ends there.
+        known = (JobQueued(container.id),) if isinstance(status, Lost) and status.started_at is not None else ()
         stopped = task.stop_reason or _STOPPED
         if container.outcome == "cancelled" and not task.stop:
             if status.placement.after:  # what it waited for is about to be seen to have ended, which says why
-                return _queued(status, container)
+                return _queued(task, container)
             return (*known, StopAsked("stop", reason=container.error), LaunchFailed(container.error))
         why = stopped if task.stop else container.error or _UNSTARTED
         return (*known, LaunchFailed(why, "killed" if container.outcome == "killed" else "failed"))
@@ -149,14 +150,18 @@ def _never_ran(container: Container) -> bool:
     return container.over and container.started_at is None and container.exit_code is None
 
 
-def _queued(status: TaskStatus, job: Container) -> tuple[TaskEvent, ...]:
-    """A job that its cluster has not started yet, or puts back into the queue."""
-    expected = job.here(job.expected_at)
-    event = JobQueued(job.id, job.error, expected)
+def _queued(task: Task, job: Container) -> tuple[TaskEvent, ...]:
+    """A job that its cluster has not started yet, or puts back into the queue.
+
+    One that waits for what its task waits for has no reason of the cluster: the task knows more of it.
+    """
+    status, expected = task.status, job.here(job.expected_at)
+    reason = "" if job.awaits and task.placement and task.placement.after else job.error
+    event = JobQueued(job.id, reason, expected)
     if not isinstance(status, Submitted):
         return (event,)
     later = abs((status.expected or 0.0) - (expected or 0.0)) > SAME_START
-    return (event,) if later or (status.container, status.reason) != (job.id, job.error) else ()
+    return (event,) if later or (status.container, status.reason) != (job.id, reason) else ()
 
 
 def is_hidden(task: Task) -> bool:
@@ -226,8 +231,7 @@ def _missing(task: Task, now: float, booted_at: float | None, record: NodeRecord
         return lost_elsewhere(task, record)
     waited = isinstance(status, Lost) and status.started_at is None and job_number(status.container)
     if isinstance(status, Submitted) or waited:
-        known = (JobQueued(task.container_ref),) if waited else ()
-        return (*known, LaunchFailed((task.stop_reason or _STOPPED) if task.stop else _REMOVED, "killed"))
+        return (LaunchFailed((task.stop_reason or _STOPPED) if task.stop else _REMOVED, "killed"),)
     if isinstance(status, (Running, Paused, Lost)) and status.container is not None:
         began = status.started_at or task.created_at
         if job_number(status.container):

@@ -46,7 +46,6 @@ from agentless.rules.explain.waits import waits_for
 from agentless.rules.nodes.cards import without_driver
 from agentless.rules.nodes.gpu_access import has_its_own
 from agentless.rules.scheduling.plan import Outlook
-from agentless.rules.tasks.awaited_jobs import WAITS
 from agentless.rules.tasks.ending import Ending
 from agentless.rules.tasks.gangs.gangs import how_it_ended
 from agentless.rules.usage.idle import words
@@ -159,7 +158,7 @@ def _reason(task: Task) -> str | None:
         case Scheduled(reason=reason) | Pending(reason=reason) | Lost(reason=reason):
             return reason or None
         case Submitted(placement=placement, container=job, reason=reason) if not task.stop:
-            if placement.after and reason in ("", WAITS):
+            if placement.after and not reason:
                 reason = waits_for(task.spec.terms.requires)
             return f"job {job_number(job)}" + (f": {reason}" if reason else "")
         case Assigning(step=step) if step and not task.stop:

@@ -39,7 +39,7 @@ from agentless.ports import Clock, Engine
 from agentless.rules.explain.obstacles import never
 from agentless.rules.tasks.reconcile import LAUNCH_BOUND
 
-ANSWER_WITHIN = 15.0
+OUTCOME_WITHIN = 15.0
 """Seconds a submit waits for the truth after the answer to its launch was lost."""
 
 Elsewhere = Callable[[str], bool]
@@ -61,7 +61,7 @@ class Launcher:
         ledger: Ledger,
         reconciler: Reconciler,
         preparation: Preparation,
-        taken_back: Callable[[Task, str], HandedBack | None],
+        taken_back: Callable[[Task, AgentlessError], HandedBack | None],
         bus: EventBus,
         clock: Clock,
     ) -> None:
@@ -91,7 +91,7 @@ class Launcher:
         self._spawn(self._next(task_id, elsewhere))
 
     async def await_outcome(self, task_id: str) -> None:
-        """Wait until the node has reported the outcome of a launch, at most ANSWER_WITHIN seconds."""
+        """Wait until the node has reported the outcome of a launch, at most OUTCOME_WITHIN seconds."""
         task = self._tasks.live.get(task_id)
         link = self._nodes.every.get(task.node or "") if task else None
         if task is None or link is None:
@@ -101,7 +101,7 @@ class Launcher:
             return task_id not in self._tasks.live or not isinstance(self._tasks.live[task_id].status, Assigning)
 
         look = self._spawn(_look(link, task_id, link.runtime_of(task)))
-        await self._bus.until(is_settled, ANSWER_WITHIN)
+        await self._bus.until(is_settled, OUTCOME_WITHIN)
         if not is_settled():
             look.cancel()
 
@@ -203,17 +203,17 @@ class Launcher:
             else:
                 raise
         except (RuntimeFailed, TemplateError) as error:
-            self._failed(task_id, str(error))
+            self._failed(task_id, error)
         finally:
             self._tasks.launching.discard(task_id)
         self._reconciler.catch_up(task_id)
 
-    def _failed(self, task_id: str, words: str) -> None:
+    def _failed(self, task_id: str, error: AgentlessError) -> None:
         """The launch is certain to have failed. Where overflow sent it to a cluster, it may wait for nodes again."""
         if task := self._tasks.live.get(task_id):
-            back = self._taken_back(task, words)
-            cause = f"{words}; waits for nodes" if back else f"the launch on {task.node} failed"
-            self._ledger.apply(task_id, back or LaunchFailed(words), cause)
+            back = self._taken_back(task, error)
+            cause = f"{error}; waits for nodes" if back else f"the launch on {task.node} failed"
+            self._ledger.apply(task_id, back or LaunchFailed(str(error)), cause)
 
     async def _answered(self, link: TaskLink, task: Task, container: str) -> None:
         program = link.runtime_of(task).program
