@@ -230,11 +230,6 @@ class Dashboard(App[None]):
             self.refresh_bindings()
             self.places.tell()
 
-    def list_failed(self) -> None:
-        """Show the tasks that failed."""
-        self.action_view("tasks")
-        self.query_one(Tasks).show_failed(only=True)
-
     def go_to(self, path: str) -> None:
         """Show the place of a path, like `/tasks/ID`; see `Places`."""
         self.places.go_to(path)

@@ -364,19 +364,6 @@ async def test_tasks_that_have_failed_lately_are_counted_and_those_of_an_hour_ag
     assert "! 200 tasks failed" in text
 
 
-async def test_the_tasks_that_failed_are_listed_by_a_key_and_no_others():
-    lately = {**FAILED, "id": "9lately", "ended_at": timestamp(RECORDED["now"] - 60)}
-    async with over(tasks(RUNS, FAILED, lately, {**FAILED, "id": "9again", "retried_as": "9lately"})) as eyes:
-        await eyes.see("1 task failed in the last 10 minutes; press F to list them")
-        await eyes.press("F")
-        await eyes.see("9lately", "only tasks that failed (press F for all)")
-        assert [row["id"] for row in eyes.app.view.table.rows] == ["9lately", FAILED["id"]]
-        await eyes.press("a", "F", "F")
-        assert len(eyes.app.view.table.rows) == 2
-        await eyes.press("F", "a")
-        assert len(eyes.app.view.table.rows) == 4
-
-
 async def test_the_line_of_numbers_fits_a_large_cluster_with_trouble_on_80_columns():
     states = ["free"] * 8 + ["allocated"] * 52 + ["foreign"] * 2 + ["unhealthy"] * 2
     gpus = [{**RECORDED["gpus"][0], "uuid": str(at), "state": state} for at, state in enumerate(states)]

@@ -222,10 +222,10 @@ class ClusterState:
         for gpu in self.ordered_gpus() if any(is_ill(gpu) for gpu in self.gpus.values()) else ():
             if is_ill(gpu) and gpu["node"] not in bad:
                 found += [(gpu_place(gpu), f"{gpu['state']}: {gpu['reason']}{_remedy(gpu)}")]
-        failed = filter(has_failed, self.tasks.values())
+        failed = [task for task in self.tasks.values() if task["state"] in FAILED and not task["retried_as"]]
         if lately := sum(self.now - unix_time(task["ended_at"]) < FAILED_WITHIN for task in failed):
             about = f"{lately} task{'s' * (lately != 1)}"
-            found.append((about, "failed in the last 10 minutes; press F to list them, l for the log"))
+            found.append((about, "failed in the last 10 minutes; press 4 to list them, l for the log"))
         for task in self.tasks.values():
             if task["state"] == "lost":
                 found.append((task["id"], f"lost: {task['reason']}"))
@@ -253,11 +253,6 @@ class ClusterState:
 def is_vps(task: Row) -> bool:
     """Whether a task is a VPS of this controller."""
     return task.get("workload") == "vps" and not task.get("foreign")
-
-
-def has_failed(task: Row) -> bool:
-    """Whether a task has failed, and no other try took its place."""
-    return task["state"] in FAILED and not task["retried_as"]
 
 
 def is_bad(node: Row) -> bool:

@@ -10,7 +10,7 @@ from typing import ClassVar
 from textual.binding import Binding, BindingType
 
 from agentless.client.words import WAITING, command_line, in_gangs, ran, rank, state, unix_time, where, why
-from agentless.tui.data.cluster import ENDED, ClusterState, Row, has_failed
+from agentless.tui.data.cluster import ENDED, ClusterState, Row
 from agentless.tui.screens.view import TaskListView
 from agentless.tui.widgets import look
 from agentless.tui.widgets.lines import Piece
@@ -32,12 +32,11 @@ class Tasks(TaskListView):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("m", "mine", "Mine", tooltip="show only your tasks, or all"),
         Binding("a", "ended", "Ended", tooltip="hide or show ended tasks"),
-        Binding("F", "failed", "Failed", show=False, tooltip="show only tasks that failed, or all"),
     ]
 
     def __init__(self, cluster: ClusterState, *, id: str) -> None:  # noqa: A002 - Textual's name
         super().__init__(cluster, id=id)
-        self._only_mine = self._only_live = self._only_failed = False
+        self._only_mine = self._only_live = False
         self._sizes: Counter[str] = Counter()  # tasks of each batch
         self._over: Counter[str] = Counter()  # ended tasks of each batch
 
@@ -77,30 +76,18 @@ class Tasks(TaskListView):
         self._only_live = not self._only_live
         self.show_anew()
 
-    def action_failed(self) -> None:
-        """Show only tasks that failed, or all."""
-        self.show_failed(only=not self._only_failed)
-
-    def show_failed(self, *, only: bool) -> None:
-        """Show only tasks that failed, or all; those of the last minutes come first."""
-        self._only_failed = only
-        self.show_anew()
-
     def notes(self) -> list[str]:
         """Whose tasks are shown, and how many ended ones."""
         ended = sum(task["ended_at"] is not None for task in self.cluster.tasks.values())
         notes = ["only your tasks (press m for all)"] if self._only_mine else []
-        notes += ["only tasks that failed (press F for all)"] if self._only_failed else []
-        if self._only_live and not self._only_failed:
+        if self._only_live:
             notes.append(f"{ended:,} ended tasks hidden (press a to show)")
         elif ended >= ENDED:
             notes.append(f"last {ended:,} ended tasks (older: agentless ps --all --limit N)")
         return notes
 
     def _hidden(self, task: Row) -> bool:
-        if (self._only_mine and not task["mine"]) or (self._only_failed and not has_failed(task)):
-            return True
-        return self._only_live and not self._only_failed and task["ended_at"] is not None
+        return (self._only_mine and not task["mine"]) or (self._only_live and task["ended_at"] is not None)
 
     def _count(self) -> None:
         tasks = self.cluster.tasks.values()

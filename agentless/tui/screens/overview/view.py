@@ -50,7 +50,6 @@ class Overview(Container):
 
     KINDS = frozenset({"gpus", "nodes", "clusters", "tasks", "controller"})
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("F", "failed", "Failed", show=False, tooltip="list the tasks that failed"),
         Binding("slash", "app.command_palette", "Search", key_display="/", tooltip="search everything by its words"),
         Binding(
             "left_square_bracket",
@@ -176,10 +175,6 @@ class Overview(Container):
     def action_news(self, by: int) -> None:
         """Scroll the news by a page."""
         self.news.scroll_relative(y=by * max(1, self.news.size.height - 1), animate=False, force=True)
-
-    def action_failed(self) -> None:
-        """List the tasks that failed."""
-        self.app.list_failed()  # type: ignore[attr-defined]
 
     def ask(self) -> None:
         """Ask for the last hour of all GPUs."""
