@@ -8,6 +8,7 @@ from typing import Any
 
 from agentless.client.panels import Curve, Plot, Shown
 from agentless.client.words import gpu_number, unix_time, watts
+from agentless.model.units import short_duration
 
 Row = Mapping[str, Any]
 
@@ -91,14 +92,16 @@ def fine_edges(begin: float, now: float) -> list[float]:
 
 
 def of_usage(found: Row) -> Shown:
-    """How many GPUs tasks have had over time: the usage of periods that are equally long."""
+    """How many GPUs tasks have had over time, on average in each of the periods, which are equally long."""
     edges = [*(unix_time(each["begins_at"]) for each in found["periods"]), unix_time(found["ends_at"])]
     used = [
         each["gpu_hours"] * 3600 / (end - begin)
         for each, (begin, end) in zip(found["periods"], pairwise(edges), strict=True)
     ]
     top = max(1.0, found["gpus"], *used)
-    return Shown(edges[0], edges[-1], [Plot("GPUs allocated", [Curve("", "", used)], top, plain, exact=True)])
+    what = "GPUs and slices" if found.get("parts") else "GPUs"
+    title = f"{what} allocated, mean of {short_duration(edges[-1] - edges[-2])}"
+    return Shown(edges[0], edges[-1], [Plot(title, [Curve("", "", used)], top, plain, exact=True)])
 
 
 def percent(value: float | None) -> str:

@@ -161,9 +161,10 @@ def plot(
     `words` writes a value, `times` a place from 0 (the left edge) to 1. `filled` fills the space below each curve.
     `cursor` is a column of the plot area that is marked.
     """
-    left = label_width(height, top, words)
-    parts = max(1, min(6, (width - left) // _BETWEEN))
-    frame = Frame(left, 0, [(part / parts, times(part / parts)) for part in range(parts + 1)], upright=False)
+    left, marks = label_width(height, top, words), [each.mark for each in series if each.mark]
+    right = 1 + len(",".join(marks)) if marks else 0
+    parts = max(1, min(6, (width - left - right) // _BETWEEN))
+    frame = Frame(left, right, [(part / parts, times(part / parts)) for part in range(parts + 1)], upright=False)
     return framed(series, width, height, frame, top=top, words=words, filled=filled, cursor=cursor)
 
 

@@ -362,8 +362,8 @@ def unix_time(text: str) -> float:
 
 
 def starts(task: dict[str, Any]) -> str | None:
-    """The time until it starts, or until it enters the queue; None if that is unknown, or past."""
-    word = "after" if task["scheduled_for"] else "in about" if task["about"] else "in"
+    """The time within which it starts, or after which it enters the queue; None if that is unknown, or past."""
+    word = "after" if task["scheduled_for"] else "in about" if task["about"] else "within"
     coming = task["scheduled_for"] or task["expected_start"]
     return coming and f"{word} {format_duration(unix_time(coming) - time.time())}"
 
@@ -440,17 +440,20 @@ def or_dash(value: object, unit: str = "") -> str:
     return "-" if value is None else f"{value}{unit}"
 
 
-def percent(share: float | None) -> str:
-    """A share from 0 to 1: `25.0%`, `-` if it is not known."""
-    return or_dash(None if share is None else f"{100 * share:.1f}", "%")
+def share(used: dict[str, Any]) -> str:
+    """The share of a usage in all GPU time: `25.0%`, `<0.1%` of something, `-` if it is not known."""
+    if used["share"] is None:
+        return "-"
+    words = f"{100 * used['share']:.1f}%"
+    return "<0.1%" if words == "0.0%" and used["gpu_hours"] > used.get("cluster_gpu_hours", 0) else words
 
 
 def used_in_all(found: dict[str, Any]) -> str:
-    """The sum of a usage: `12.50 GPU-hours, 40.0% of 8 GPUs and 4 slices; 2.50 GPU-hours on clusters`."""
+    """The sum of a usage: `9.50 GPU-hours, 40.0% of all hours of 8 GPUs and 4 slices; 2.50 GPU-hours on clusters`."""
     total, away, parts = found["total"], found["total"].get("cluster_gpu_hours"), found.get("parts", 0)
     every = " and ".join([counted(found["gpus"] - parts, "GPU"), *([counted(parts, "slice")] if parts else [])])
-    share = f"{total['gpu_hours']:,.2f} GPU-hours, {percent(total['share'])} of {every}"
-    return share + (f"; {away:,.2f} GPU-hours on clusters" if away else "")
+    words = f"{total['gpu_hours']:,.2f} GPU-hours, {share(total)} of all hours of {every}"
+    return words + (f"; {away:,.2f} GPU-hours on clusters" if away else "")
 
 
 def watts(power: float | None) -> str:

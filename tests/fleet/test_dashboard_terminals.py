@@ -21,7 +21,7 @@ def test_it_starts_draws_takes_keys_and_leaves_the_terminal_as_it_was(kind, tmp_
     script = web_dashboard.__file__  # as a module of the tests it would be told of another terminal
     with Tmux(tmp_path, {"AGENTLESS_PLACE": ""}, 80, 24) as tmux:
         tmux.run("env", "-u", "COLORTERM", f"TERM={kind}", sys.executable, script, str(tmp_path))
-        tmux.see("1 Overview", "node1", "1 problem", "? Keys")
+        tmux.see("1 Overview", "node1", "! 1", "? Keys")
         assert bool(MANY_COLOURS.search(tmux.painted)) == (kind == "xterm-256color")
         tmux.press("4")
         tmux.see("COMMAND", "pretrain-a: python train.py")

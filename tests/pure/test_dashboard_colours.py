@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from itertools import combinations
@@ -14,6 +15,7 @@ from textual.theme import BUILTIN_THEMES
 from agentless import paths
 from agentless.client.panels import STYLES
 from agentless.tui.data.log_source import SpooledLog
+from agentless.tui.screens.overview.use import Use
 from agentless.tui.widgets import look
 from agentless.tui.widgets.colours import CYCLE, THEMES
 from agentless.tui.widgets.lines import Lines
@@ -58,9 +60,13 @@ async def test_without_colours_everything_has_the_terminals_own(monkeypatch, the
                 await eyes.press("escape")
 
 
-async def test_without_colours_what_is_chosen_is_reversed(monkeypatch):
+async def test_without_colours_what_is_chosen_is_reversed_and_curves_have_letters(monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
-    async with over(RECORDED, (80, 24)) as eyes:
+    async with over(RECORDED, (160, 50)) as eyes:
+        for use in eyes.app.query(Use):
+            use.show(([20.0] * 9, [80.0] * 9))
+        await eyes.see("━u utilization", "━m memory")
+        assert re.findall(r"[⠀-⣿] ([um])\b", eyes.text) == ["m", "u"]
         await eyes.press("4")
         await eyes.pilot.pause()
         reversed_ = "".join(each.text for each in segments(eyes) if each.style.reverse)

@@ -363,3 +363,16 @@ def test_a_file_whose_file_system_hangs_is_told_at_its_field_and_stops_nothing(m
     for thread in [*local_files._hung]:
         thread.join()
     assert checked(TASK, values)[1] == {}
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ("9x", "where 2x; or where 1x (any GPU)"),
+        ("hpc 9xA100:40G", "where hpc 2xA100:40G; or where hpc 1xA100:40G (any GPU)"),
+        ("node1::0,1", "where 2x; or where 1x (any GPU)"),
+        ("node1", "GPUs 2; or GPUs 1 (any GPU)"),
+    ],
+)
+def test_other_numbers_of_gpus_are_named_for_the_field_that_has_the_number(target, words):
+    assert form.in_fields("--gpus 2; or --gpus 1 (any GPU)", target) == words

@@ -8,17 +8,20 @@ from collections import deque
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
+from textual.content import Content
 
 from agentless.client.words import gpu_number
 from agentless.model.tasks.task import LIVE, STATES
 from agentless.rules.views.publish import timestamp
 from agentless.tui.data.actions import ACTIONS, Target, applies
 from agentless.tui.data.cluster import STEP, TREND, ClusterState, natural
+from agentless.tui.screens.overview.gpu import METRICS, legend
 from agentless.tui.screens.overview.node import NodePainter
 from agentless.tui.widgets import look
+from agentless.tui.widgets.hanging import hung
 from agentless.tui.widgets.lines import Piece, _differences, fitted, folded
 
 RECORDED = json.loads((Path(__file__).parent / "data" / "dashboard" / "board.json").read_text())["line"]
@@ -180,11 +183,13 @@ def test_what_is_not_known_is_no_empty_bar():
 
 
 @given(st.lists(st.none() | st.floats(0, 100), max_size=300), st.integers(0, 50))
+@example([50.0, None], 1)  # one column for both: it shows what is known
 def test_a_trend_is_as_wide_as_it_should_be_and_ends_with_the_newest(values, width):
     text = look.spark(values, width)
     assert len(text) == width
     if values and width:
-        assert (text[-1] == " ") == (values[-1] is None)
+        newest = values[min((width - 1) * len(values) // width, len(values) - 1) :]
+        assert (text[-1] == " ") == (newest.count(None) == len(newest))
 
 
 # ------------------------------------------------------------------------------- lines
@@ -219,6 +224,30 @@ def test_only_the_cell_that_changed_is_painted():
 @given(st.text("ab日 ", max_size=30), st.integers(0, 20), st.booleans())
 def test_a_text_is_made_as_wide_as_its_column(text, width, right):
     assert cell_len(fitted(text, width, right=right)) == width
+
+
+def test_a_line_that_is_folded_goes_on_behind_its_label_or_further_in():
+    fields = "address        ann@a-long-name.of.a.host by asyncssh"
+    hint = "    would help: --gpus 4 (any GPUs)"
+    assert hung(Content(f"{fields}\n{hint}\nshort\n"), 40).plain.split("\n") == [
+        "address        ann@a-long-name.of.a.host", "               by asyncssh",
+        hint, "short", "",
+    ]  # fmt: skip
+    assert hung(Content(hint), 30).plain.split("\n") == ["    would help: --gpus 4 (any", "      GPUs)"]
+
+
+@given(st.lists(st.text("ab日 ", max_size=60), max_size=3), st.integers(1, 60))
+def test_folding_loses_no_word_and_no_line_is_too_wide(lines, width):
+    found = hung(Content("\n".join(lines)), width).plain
+    assert "".join(found.split()) == "".join("".join(lines).split())
+    assert width < 30 or all(cell_len(line.rstrip()) <= width for line in found.split("\n") if line.lstrip(" ") == line)
+
+
+def test_a_legend_of_80_columns_has_the_signs_of_a_fleet_with_slices_in_place_of_the_scale():
+    states = ("free", "foreign", "unhealthy", "partitioned", "task")
+    shown = ["".join(text for text, _ in legend(METRICS[0], states, 3, width)) for width in (80, 120)]
+    assert all("T task" in line and len(line) <= width for line, width in zip(shown, (80, 120), strict=True))
+    assert [line.startswith("utilization %  0 20 40") for line in shown] == [False, True]
 
 
 # -------------------------------------------------------------------------------- acts

@@ -12,7 +12,9 @@ from textual.widgets import Input
 
 from agentless.errors import ControllerError
 from agentless.model.text import printable
+from agentless.rules.views.publish import timestamp
 from agentless.tui.screens.details.batch import BatchScreen
+from agentless.tui.screens.details.curves import TaskCurves
 from agentless.tui.screens.details.task import TaskDetails
 from agentless.tui.screens.logs.screen import LogScreen
 from agentless.tui.screens.reports.timeline import Axis
@@ -90,6 +92,19 @@ async def test_a_task_is_shown_in_tabs(monkeypatch):
         await eyes.see("at last", "No more output")
 
 
+async def test_the_plots_of_a_task_have_keys_for_other_ranges_once_there_are_some():
+    now = RECORDED["now"]
+    async with answered(tasks({**RUNS, "started_at": timestamp(now - 120)}), {}) as eyes:
+        await eyes.app.push_screen(TaskDetails(eyes.app.cluster, eyes.app.cluster.tasks[RUNS["id"]]))
+        await eyes.press("3")
+        await eyes.see("[all]", "← → values")
+        assert "Shorter" not in eyes.text
+        assert "< >" not in eyes.text
+        eyes.app.incoming.take({"tasks": [{**RUNS, "started_at": timestamp(now - 900)}]})
+        eyes.app.screen.query_one(TaskCurves).ask()
+        await eyes.see("[all] 10 min", "< > time", "Shorter")
+
+
 async def test_why_a_task_waits_is_a_tab_as_long_as_it_does():
     why = {"summary": "needs 8 GPUs", "obstacles": [], "remedies": {}}
     async with answered(tasks(WAITS), {"/explain": why}) as eyes:
@@ -136,7 +151,12 @@ async def test_usage_is_bars_of_owners_and_a_curve_and_the_time_can_be_chosen():
     asked = []
     async with answered(RECORDED, {"/usage": lambda query: asked.append(query) or USAGE}) as eyes:
         await eyes.press("u")
-        await eyes.see("90.00 GPU-hours, 25.0% of 8 GPUs", "ann@laptop █", "GPUs allocated  0.9", "last 7 days")
+        await eyes.see(
+            "90.00 GPU-hours, 25.0% of all hours of 8 GPUs",
+            "ann@laptop █",
+            "GPUs allocated, mean of 1d  0.9",
+            "last 7 days",
+        )
         assert eyes.line(" now").split() == [*(f"11-{day}" for day in range(15, 22)), "now"]
         assert "LENT" not in eyes.text
         await eyes.press("L", ">")

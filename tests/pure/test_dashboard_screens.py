@@ -172,7 +172,7 @@ async def test_what_is_sick_who_uses_most_and_what_starts_next_is_seen_without_a
             assert re.search(r"node6 (offline|.* 0/4  offline: no route)", eyes.text), size
             assert "Most GPUs " in eyes.text
             assert re.search(r" ann +(█+▌?░+ )?6", eyes.text), size
-            assert re.search(r" alice sweep: 4 of .* next, in 24m 59s", eyes.text), size
+            assert re.search(r" alice sweep: 4 of .* next, within 24m 59s", eyes.text), size
 
 
 async def test_a_bar_says_what_it_is_of_also_on_a_phone(still):
@@ -205,7 +205,7 @@ async def test_the_plot_of_all_gpus_and_the_line_on_top_agree_and_a_slice_is_a_p
         await settle(eyes)
         assert "utilization 60%" in eyes.line("problem")
         assert "GPU memory 52.0/104 GiB" in eyes.line("problem")
-        assert "All GPUs ━ utilization 60%  ━ memory 50%" in eyes.text
+        assert "All GPUs ━u utilization 60%  ━m memory 50%" in eyes.text
     totals = {(gpu["node"], gpu["uuid"]): gpu["memory_total_mib"] for gpu in (whole, gpus[3])}
     rows = [{**gpu, **{key: [gpu[key]] for key in ("utilization_pct", "memory_used_mib")}} for gpu in gpus]
     assert use_of(rows, totals) == ([60], [50])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from agentless.client.client import Client
+from agentless.client.words import where
 from agentless.rules.views.publish import timestamp
 from agentless.tui.app import SEEN, Dashboard
 from agentless.tui.data.cluster import ClusterState
@@ -22,6 +24,7 @@ from agentless.tui.data.picks import Pick, picks
 from agentless.tui.screens.details.cluster import ClusterDetails
 from agentless.tui.screens.overview import news
 from agentless.tui.screens.overview.map import ClusterMap
+from agentless.tui.screens.overview.node import NodePainter
 from agentless.tui.screens.overview.view import Overview
 from agentless.tui.screens.submit import SubmitForm
 from agentless.tui.screens.tasks import Tasks
@@ -161,6 +164,21 @@ async def test_the_row_that_is_chosen_before_the_view_was_ever_shown_is_on_the_s
         assert f"task{at} " in eyes.text
 
 
+async def test_rows_are_sorted_by_the_columns_that_are_shown_each_with_an_arrow():
+    async with over(RECORDED, (80, 24)) as eyes:
+        await eyes.press("2")
+        await eyes.see("USED BY")
+        table = eyes.app.view.table
+        shown = len(table.heading())
+        assert shown < len(table.columns)
+        titles = []
+        for _ in range(shown + 1):
+            await eyes.press("o")
+            titles.append(table.titles.render().plain)
+        assert [title.count("▲") for title in titles] == [1] * shown + [0]
+        assert "…" not in "".join(titles)
+
+
 async def test_reversing_without_a_sort_does_nothing_now_or_later():
     async with over(tasks(RUNS, {**RUNS, "id": "1"})) as eyes:
         await eyes.press("4", "i", "o")
@@ -275,10 +293,11 @@ async def test_the_news_say_what_is_next_since_when_a_task_runs_and_the_cause_of
         for seq, name in enumerate(("assigned", "launched"), 3):
             eyes.app.incoming.take_event({"seq": seq, "kind": "task", "at": now, "event": name, "task": runs})
         eyes.app.view.update()
-        await eyes.see("next, in 10m", "for 1h", "Recently", "Started on node1::1")
+        await eyes.see("next, within 10m", "for 1h", "Recently", "Started on node1::1")
         assert "Assigned" not in eyes.text
         assert eyes.text.index("soon") < eyes.text.index("late") < eyes.text.index("unknown needs")
         assert eyes.text.count("next") == 1
+        assert not re.search(r"[123] ann (soon|late|unknown) needs", eyes.text), "a position is not the order of starts"
         assert eyes.text.count("node2 Offline") == 1
         assert "offline: Connection refused; check" in eyes.text
 
@@ -321,14 +340,24 @@ async def test_who_has_most_gpus_is_said_also_of_a_single_owner():
     assert "Most GPUs  ann" in await drawn(tasks(RUNS), size=(80, 24))
 
 
+async def test_on_a_phone_it_is_seen_who_uses_a_gpu_and_where_a_task_is():
+    async with over(tasks({**RUNS, "name": "pretrain"}), (48, 40)) as eyes:
+        await eyes.press("2")
+        await eyes.see("USED BY", "ann pretrain", "hidden columns: MODEL, TREND 10 min, MEMORY,")
+        await eyes.press("4")
+        await eyes.see(f"  {where(RUNS)} ann")
+        await eyes.press("3", "enter")
+        await eyes.see("GiB\n     ann pretrain", "busy, 16 set aside,\n                load")
+
+
 async def test_the_news_are_scrolled_by_keys():
-    waits = [{**WAITS, "id": f"{at}", "batch": f"{at}", "position": at} for at in range(1, 20)]
+    waits = [{**WAITS, "id": f"{at}", "batch": f"{at}", "name": f"w{at}", "position": at} for at in range(1, 20)]
     async with over(tasks(*waits)) as eyes:
-        await eyes.see(" 1 ann big needs")
+        await eyes.see(" ann w1 needs")
         await eyes.press("]")
-        await eyes.see(lambda: " 1 ann big needs" not in eyes.text)
+        await eyes.see(lambda: " ann w1 needs" not in eyes.text)
         await eyes.press("[")
-        await eyes.see(" 1 ann big needs")
+        await eyes.see(" ann w1 needs")
 
 
 async def test_tasks_that_have_failed_lately_are_counted_and_those_of_an_hour_ago_are_not():
@@ -355,7 +384,7 @@ async def test_the_line_of_numbers_fits_a_large_cluster_with_trouble_on_80_colum
     some = [{**RUNS, "id": f"r{at}"} for at in range(52)] + [{**WAITS, "id": f"w{at}"} for at in range(213)]
     text = await drawn({**tasks(*some), "gpus": gpus}, size=(80, 24), read_only=True)
     assert text.splitlines()[1].split("│") == [
-        " read only ", " ! 2 problems ", " 52 running 213 pending ", " 8/64 free 2 foreign 2 out"
+        " read only ", " ! 2 ", " 52 running 213 pending ", " 8/64 free 52 in use 2 foreign 2 out"
     ]  # fmt: skip
 
 
@@ -403,6 +432,15 @@ async def test_gpus_are_counted_once_and_their_slices_apart():
         assert "│ 1/2 GPUs free 0 in use 1 partitioned │ 2/3 slices free │" in eyes.text
         assert "1 of 2 free · 2 of 3 slices free · " in eyes.text
         assert "Most GPUs  alice 1 · bob 2 slices" in eyes.text
+        titles = [NodePainter(eyes.app.cluster).top("node1", gpus, width)[-2][0] for width in (90, 70, 60, 40)]
+        assert titles == [
+            " 1 of 2 free · 2 of 3 slices free · 2 × A100 · 3 × MIG 1g.10gb ",
+            " 1 of 2 free · 2 of 3 slices free · 2 × A100 ",
+            " 1 of 2 free · 2 of 3 slices free ",
+            " 1 of 2 free ",
+        ]
+        await eyes.press("3")
+        await eyes.see("1/2 + 2/3 slices")
         assert picks("gpu_type", eyes.app.cluster, {})[:2] == [
             Pick("1g.10gb", "2 of 3 slices free"), Pick("A100", "1 of 2 GPUs free"),
         ]  # fmt: skip

@@ -18,6 +18,7 @@ from agentless.demo.life.work import KINDS, Job, Shift, job_of, memory_share, re
 from agentless.remote import host_facts, host_load
 from agentless.rules.usage.series import GPU, NODE, Grid, curves, level_for
 from agentless.stores.records.samples import SampleStore
+from agentless.tui.widgets.curves import POINTS
 
 MIB, WATTS = 81920, 400
 BEGAN = 1_800_000_000.0
@@ -152,15 +153,19 @@ def test_in_the_hour_before_one_job_follows_another(seed):
     assert BEGAN - shifts[-1].ended <= 400
 
 
-def test_the_hour_before_is_in_the_samples_of_each_gpu_and_node(tmp_path):
+@pytest.mark.parametrize("few", [200, 0])
+def test_the_hour_before_is_a_curve_without_gaps_for_each_gpu_and_node_at_every_range(tmp_path, monkeypatch, few):
+    monkeypatch.setattr(past, "_FEW", few)
     now = BEGAN + 1234.5
     gpus = Gpus(2, "A100", tmp_path, Loads(lambda: now))
     past.begin([("n1", gpus)], now)
     past.record([("n1", gpus)], now, tmp_path / "samples.sqlite")
-    store, grid = SampleStore(tmp_path / "samples.sqlite"), Grid(now, past.SPAN, 60)
-    level = level_for(grid.span, grid.points)
-    for key, kind in ((gpus.uuids[0], GPU), (gpus.uuids[1], GPU), (_series("n1"), NODE)):
-        found = curves(store.pieces([key], level, grid.begin, kind)[key], grid, level.width, kind)
-        for metric in ("memory_used_mib", "temperature_c"):
-            assert None not in found[metric][1:-1], (key, metric)
+    store = SampleStore(tmp_path / "samples.sqlite")
+    for span, points in ((past.SPAN, 60), (past.SPAN, POINTS), (600, POINTS)):
+        grid = Grid(now, span, points)
+        level = level_for(grid.span, grid.points)
+        for key, kind in ((gpus.uuids[0], GPU), (gpus.uuids[1], GPU), (_series("n1"), NODE)):
+            found = curves(store.pieces([key], level, grid.begin, kind)[key], grid, level.width, kind)
+            for metric in ("memory_used_mib", "temperature_c"):
+                assert None not in found[metric][points // 10 : -5], (key, metric, span)  # the oldest minute is dropped
     store.close()

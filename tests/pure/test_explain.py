@@ -22,6 +22,7 @@ from agentless.model.tasks.terms import Terms
 from agentless.rules.explain.ahead import Ahead
 from agentless.rules.explain.explanation import explanation, when
 from agentless.rules.explain.obstacles import MAX_DETAILS, MAX_NODES, Obstacle, brief, never, refusal
+from agentless.rules.explain.waits import goes_first
 from agentless.rules.nodes.survey import survey
 from agentless.rules.scheduling.plan import Promise
 from tests.pure.build import NOW, cluster, container, process, reading, seen, spec, task, uuid
@@ -159,6 +160,26 @@ def test_an_explanation_tells_of_each_node_what_is_in_the_way_and_what_would_hel
     assert found.expected_start == "2027-01-15T08:00:00.000Z"
     assert found.remedies["node1"][0] == "--gpus 1"
     assert explanation(on, wish("a", "2x"), "", None, Ahead()).expected_start is None
+
+
+@pytest.mark.parametrize(("start", "helps"), [(600, ()), (7200, ("2h 0m",)), (None, ("2h 0m",))])
+def test_what_ends_after_the_task_has_started_does_not_help(start: float | None, helps: tuple[str, ...]) -> None:
+    """The GPU that is free in 10 minutes is enough then; now, the task ahead takes it, so both would have to end."""
+    on = cluster(seen("node1", 2), (runs("t1", "node1::0", limit=600), runs("t2", "node1::1", limit=7200)))
+    ahead = Ahead([wish("w1", "1x")], {"w1": Promise("node1", NOW + 600, (uuid("node1", 0),))}, POLICIES)
+    promise = Promise("node1", start and NOW + start)
+    found = explanation(on, wish("a", "1x"), "", promise, ahead).remedies.get("node1", ())
+    assert [words.rpartition("within ")[2] for words in found if words.startswith("when ")] == [*helps]
+
+
+def test_tasks_behind_that_start_first_are_told() -> None:
+    queue = [wish(name, "1x") for name in ("a", "b", "c", "d", "e")]
+    starts = {"a": 5.0, "b": 60.0, "c": 10.0, "d": None, "e": 20.0}
+    promises: dict[str, Promise | None] = {name: Promise("node1", start) for name, start in starts.items()}
+    told = [goes_first([each], queue, promises) for each in queue]
+    assert told == ["", "2 tasks behind it start first, without delaying it", "", "", ""]
+    assert goes_first([queue[1]], queue[:3], promises).startswith("1 task behind it starts first")
+    assert goes_first([queue[0]], queue, {}) == ""
 
 
 @pytest.mark.parametrize("behind", [True, False])

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentless.client.words import used_in_all
+from agentless.client.history import of_usage
+from agentless.client.words import share, used_in_all
 from agentless.errors import StateError, UsageError
 from agentless.model.nodes.node_record import GpuRecord, NodeRecord
 from agentless.model.scheduling.needs import Needs
@@ -204,7 +205,23 @@ def test_a_slice_counts_as_a_gpu_and_is_told_apart_and_its_gpu_does_not_count():
     sample = replace(seen("node1", 1).sample, gpus=(gpu, *slices, reading("node1", 1)))
     assert gpus_of(cluster({"node1": seen("node1", sample=sample)}), {}) == (5, 4)
     found = {"gpus": 5, "parts": 4, "total": {"gpu_hours": 2.0, "share": 0.1}}
-    assert used_in_all(found) == "2.00 GPU-hours, 10.0% of 1 GPU and 4 slices"
+    assert used_in_all(found) == "2.00 GPU-hours, 10.0% of all hours of 1 GPU and 4 slices"
+
+
+def test_a_share_that_is_rounded_to_nothing_is_less_than_a_tenth_of_a_percent():
+    row = {"gpu_hours": 0.4, "share": 0.0002}
+    assert [share(row), share({**row, "cluster_gpu_hours": 0.4}), share({**row, "share": None})] == [
+        "<0.1%",
+        "0.0%",
+        "-",
+    ]
+
+
+def test_the_plot_of_gpus_over_time_says_that_it_has_means_and_that_slices_count():
+    begins = [{"begins_at": f"2026-11-{day}T00:00:00Z", "gpu_hours": 48.0} for day in (15, 16)]
+    found = {"periods": begins, "ends_at": "2026-11-17T00:00:00Z", "gpus": 17}
+    titles = [of_usage({**found, "parts": parts}).plots[0].title for parts in (0, 4)]
+    assert titles == ["GPUs allocated, mean of 1d", "GPUs and slices allocated, mean of 1d"]
 
 
 # ------------------------------------------------------------------- periods

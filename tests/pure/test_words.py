@@ -71,7 +71,7 @@ def test_where_a_task_is_or_would_have_been(fields: dict[str, Any], words: str) 
     ("fields", "words"),
     [
         ({}, None),
-        ({"expected_start": IN_TWO_HOURS}, "in 2h 0m"),
+        ({"expected_start": IN_TWO_HOURS}, "within 2h 0m"),
         ({"expected_start": IN_TWO_HOURS, "about": True}, "in about 2h 0m"),
         ({"scheduled_for": IN_TWO_HOURS}, "after 2h 0m"),
     ],

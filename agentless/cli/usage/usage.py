@@ -19,7 +19,7 @@ from agentless.cli.pager import paged
 from agentless.cli.table import Column
 from agentless.cli.usage.chart import bars
 from agentless.client.console import in_font
-from agentless.client.words import or_dash, percent, used_in_all
+from agentless.client.words import or_dash, share, used_in_all
 from agentless.errors import UsageError
 from agentless.model.usage.figures import BY
 from agentless.rules.usage.periods import period_of, periods
@@ -95,6 +95,6 @@ def _columns(by: str, rows: list[dict[str, Any]]) -> list[Column]:
         Column("LENT", lambda row: f"{row['lent_gpu_hours']:,.2f}" if lends else "", right=True),
         Column("ON CLUSTERS", lambda row: f"{row['cluster_gpu_hours']:,.2f}" if aways else "", right=True),
         Column("TASKS", lambda row: str(row["tasks"]), right=True),
-        Column("SHARE", lambda row: percent(row["share"]), right=True),
+        Column("SHARE", share, right=True),
         Column("UTIL", lambda row: or_dash(row["utilization_pct"], "%"), right=True),
     ]

@@ -28,6 +28,7 @@ from agentless.rules.explain.preemption import as_one, awaited, may_be_preempted
 from agentless.rules.explain.repairs import repairs
 from agentless.rules.explain.waits import (
     coming,
+    goes_first,
     in_brackets,
     on_compute_nodes,
     progress,
@@ -262,7 +263,8 @@ class Explanations:
         coming = when(promise, cluster, task.spec, held_back=bool(held_back), gang=_promised(mates, self._queue.plan))
         summary = f"task {mates[0].id} ({asked_together(mates)}) is number {position} in the queue; "
         overflow = self._overflows.words(task, promise)
-        coming = "; ".join(filter(None, (coming, lent, overflow)))
+        sooner = goes_first(mates, self._queue.waiting(), self._queue.plan.promises)
+        coming = "; ".join(filter(None, (coming, sooner, lent, overflow)))
         if len(mates) == 1 and never(cluster, task.spec, task.owner):
             summary = "; ".join(filter(None, (f"{summary}no node can run it", overflow)))
             return explanation(cluster, task, summary, None, Ahead())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
+from math import ceil
 from pathlib import Path
 
 from agentless.demo.gpus import Gpus
@@ -11,13 +12,15 @@ from agentless.demo.life.host import busy, size_for
 from agentless.demo.life.work import KINDS, Job, Shift
 from agentless.model.nodes.gpu import GpuReading
 from agentless.model.nodes.host_load import HostLoad
-from agentless.rules.usage.series import LEVELS, NODE, Block
+from agentless.rules.usage.series import GPU, LEVELS, NODE, Block
 from agentless.stores.records.samples import SampleStore
 
 SPAN = 3600
 _EVERY, _EVERY_OF_MANY = 10, 20
 """Seconds between two readings of a GPU: of few, and of more than `_FEW`."""
 _FEW = 200
+_HELD = int(GPU.hold)
+"""A reading is written every so many seconds until the next one: a curve is drawn across no longer gap."""
 _TOGETHER = 2
 """So many GPUs have the same jobs."""
 
@@ -67,13 +70,12 @@ def _minutes(name: str, gpus: Gpus, numbers: Sequence[int], now: float, every: i
                 break
             seen = [gpus.reading(index, at) for index in range(len(gpus.uuids))]
             for block, each in zip(blocks, seen, strict=True):
-                block.read(
-                    second,
-                    GpuReading(
-                        0, "", utilization_pct=each.utilization_pct, memory_used_mib=each.memory_used_mib,
-                        temperature_c=each.temperature_c, power_w=each.power_w,
-                    ),
+                read = GpuReading(
+                    0, "", utilization_pct=each.utilization_pct, memory_used_mib=each.memory_used_mib,
+                    temperature_c=each.temperature_c, power_w=each.power_w,
                 )  # fmt: skip
+                for point in range(second, min(second + every, ceil(now - number * LEVELS[0].block)), _HELD):
+                    block.read(point, read)
             mean = sum(each.utilization_pct for each in seen) / max(1, len(seen)) / 100
             host = busy(size, mean)
             load = HostLoad(

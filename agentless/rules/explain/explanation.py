@@ -32,13 +32,16 @@ def explanation(cluster: Cluster, task: Task, summary: str, promise: Promise | N
         name: each or ahead.obstacles(cluster.nodes[name], task, cluster.at) for name, each in found.items()
     }
     nearest = sorted(obstacles, key=lambda name: len(found[name]))[: MAX_NODES if ahead.tasks else None]
+    start = promise.start if promise else None
     helps = {
-        name: tuple(each.text for each in remedies(cluster, name, task, ahead)) for name in obstacles if name in nearest
+        name: tuple(each.text for each in remedies(cluster, name, task, ahead) if each.helps(start))
+        for name in obstacles
+        if name in nearest
     }
     return ExplainView(
         task.id,
         summary,
-        timestamp(promise.start) if promise else None,
+        timestamp(start),
         tuple(ObstacleView(name, each.text, each.details) for name, several in obstacles.items() for each in several),
         {name: words for name, words in helps.items() if words},
     )

@@ -38,6 +38,11 @@ class Remedy:
     ends: tuple[Allocation, ...] = ()
     goes: tuple[Blocker, ...] = ()
 
+    def helps(self, start: float | None) -> bool:
+        """Whether it may come before a promised start (Unix seconds): what certainly takes longer helps nobody."""
+        over = max((each.ends_at or math.inf for each in self.ends), default=-math.inf)
+        return start is None or over == math.inf or over <= start
+
 
 def remedies(cluster: Cluster, name: str, task: Task, ahead: Ahead | None = None) -> tuple[Remedy, ...]:
     """The changes that let the task start on this node. Empty if it starts already, or nothing helps."""

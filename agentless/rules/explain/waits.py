@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from agentless.model.containers.job_id import job_number
 from agentless.model.nodes.cluster_node import ClusterNode
@@ -22,6 +22,17 @@ _HOW = {"completed": "", "failed": " to fail", "ended": " to end"}
 
 Job = tuple[str, str]
 """The name of a job, and its title, which has also the values by which it differs from others of that name."""
+
+
+def goes_first(members: Sequence[Task], queue: Sequence[Task], promises: Mapping[str, Promise | None]) -> str:
+    """`2 tasks behind it start first, without delaying it`; empty if none does. `members` are one unit of the queue."""
+    own, ids = promises.get(members[0].id), [task.id for task in queue]
+    if own is None or own.start is None or members[-1].id not in ids:
+        return ""
+    behind = [promises.get(name) for name in ids[ids.index(members[-1].id) + 1 :]]
+    first = sum(each is not None and each.start is not None and each.start < own.start for each in behind)
+    words = f"{counted(first, 'task')} behind it {'starts' if first == 1 else 'start'} first, without delaying it"
+    return words if first else ""
 
 
 def waits_for(

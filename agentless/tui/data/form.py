@@ -14,7 +14,7 @@ from typing import Any, Literal
 from agentless.client.files.span_files import read_lines
 from agentless.errors import UsageError
 from agentless.model.files.file_spec import Output, Upload
-from agentless.model.scheduling.needs import parse_target
+from agentless.model.scheduling.needs import is_counted, parse_target
 from agentless.model.tasks.spec import check_variable
 from agentless.model.tasks.workload import WorkloadName
 from agentless.model.text import enumerated
@@ -104,8 +104,15 @@ _LABELS = {flag: _label(option) for option in OPTIONS.values() for flag in optio
 }
 
 
-def in_fields(text: str) -> str:
-    """The text with the labels of fields in place of options such as `--time-limit`."""
+def in_fields(text: str, target: str = "") -> str:
+    """The text with the labels of fields in place of options such as `--time-limit`.
+
+    Where `target` says how many GPUs, so does its field in place of `--gpus 2`: `where 2xA100`.
+    """
+    place, blank, request = target.rpartition(" ")
+    if is_counted(request) or "::" in request:
+        rest = request[request.lower().index("x") + 1 :] if is_counted(request) else ""
+        text = re.sub(r"(?<!\S)--gpus (\d+)", lambda found: f"--target {place}{blank}{found[1]}x{rest}", text)
     return re.sub(r"(?<!\S)--[a-z-]+", lambda found: _LABELS.get(found[0], found[0]), text)
 
 

@@ -29,7 +29,7 @@ class Gpus(View):
             TableColumn("STATE", lambda gpu: look.state_of(gpu, self.cluster)),
             TableColumn("UTIL", _utilization, lambda gpu: gpu["utilization_pct"], right=True),
             TableColumn(f"TREND {TREND_WORDS}", self._trend, rank=5),
-            TableColumn("MEMORY", memory_in_use, lambda gpu: gpu["memory_used_mib"], right=True),
+            TableColumn("MEMORY", memory_in_use, lambda gpu: gpu["memory_used_mib"], right=True, rank=-1),
             TableColumn("TEMP", _temperature, lambda gpu: gpu["temperature_c"], right=True, rank=1),
             TableColumn("POWER", _power, lambda gpu: gpu["power_w"], right=True, rank=4),
             TableColumn("USED BY", self._who, flexible=True),

@@ -32,6 +32,7 @@ from agentless.tui.screens.ask import Ask
 from agentless.tui.screens.details.parts import Part, explained
 from agentless.tui.widgets.fields import Area, Flag, Fold, LineField, Picks, made
 from agentless.tui.widgets.footer import KeyLine
+from agentless.tui.widgets.hanging import Hanging
 from agentless.tui.widgets.lines import content
 
 LOOK_AFTER = 0.25
@@ -136,7 +137,7 @@ class SubmitForm(Screen[None]):
                         yield self._folds[heading]
                     yield Button(f"{self.KIND.verb} (Ctrl+S)", variant="primary", id="submit", compact=True)
             with VerticalScroll(id="preview", can_focus=False):
-                yield Static(id="verdict")
+                yield Hanging(id="verdict")
         yield Static(id="help", markup=False)
         yield KeyLine()
 
@@ -522,8 +523,12 @@ class SubmitForm(Screen[None]):
             self.app.post_message(self.Submitted(self._started, self.KIND.view))
 
     def _tell(self, parts: list[Part]) -> None:
-        said = [(in_fields(part[0]), part[1]) if isinstance(part, tuple) else in_fields(part) for part in parts]
-        self.query_one("#verdict", Static).update(content(*said))
+        target = self._values().get("target", "")
+        said = [
+            (in_fields(part[0], target), part[1]) if isinstance(part, tuple) else in_fields(part, target)
+            for part in parts
+        ]
+        self.query_one("#verdict", Hanging).show(said)
 
 
 def _in_words(label: str) -> str:

@@ -107,8 +107,9 @@ class Tasks(TaskListView):
     def _what(self, task: Row) -> Piece:
         reason = why(task) or (f"{task['node']} is unreachable" if self._is_unsure(task) else "")
         is_dim = task["ended_at"] or rank(task).startswith("└")
+        place = f"{where(task)} " if "WHERE" in self.table.hidden else ""
         words = (f"[{reason}] " if reason else "") + command_line(task)
-        return self.named(task, words), "dim" if is_dim else ""
+        return place + self.named(task, words), "dim" if is_dim else ""
 
     def _batch(self, task: Row) -> str:
         size = self._sizes[task["batch"]]

@@ -218,9 +218,10 @@ class View(Vertical):
             self.notify(printable(f"Written to {path}: {counted(len(rows), 'row')}"), markup=False)
 
     def action_sort(self, by: int) -> None:
-        """Sort by the next column; after the last one, in the default order."""
-        columns: list[TableColumn | None] = [None, *(column for column in self.table.columns if column.title)]
-        self._sort(columns[(columns.index(self._sorted_by) + by) % len(columns)])
+        """Sort by the next column that is shown; after the last one, in the default order."""
+        columns: list[TableColumn | None] = [None, *(column for column, _ in self.table.heading() if column.title)]
+        place = columns.index(self._sorted_by) if self._sorted_by in columns else 0
+        self._sort(columns[(place + by) % len(columns)])
 
     def action_reverse(self) -> None:
         if self._sorted_by is not None:

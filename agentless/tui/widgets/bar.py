@@ -17,7 +17,7 @@ Words = list[str | Piece]
 _NAME = "agentless  "
 _SHORT = 4
 """Letters of a view's name where not all names fit."""
-_WORDY = 60
+_WORDY = 100
 """The least width for words where a number is enough."""
 
 
@@ -127,4 +127,5 @@ class Summary(Static):
         rest += [" ", (f"{out} out", "$text-warning")] if out else []
         share = (f"{free}/{len(gpus)}", "$text-success")
         whole: Words = [share, (" GPUs free", "$text-success"), " ", (f"{used} in use", "$text-primary"), *rest]
-        return [whole, [share, (" free", "$text-success"), *rest], [share, (" free", "$text-success")]]
+        short: Words = [share, (" free", "$text-success")]
+        return [whole, [*short, " ", (f"{used} in use", "$text-primary"), *rest], [*short, *rest], short]

@@ -40,7 +40,7 @@ class Curves(GivenLines, can_focus=True):
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
         super().__init__(id=id)
-        self._range = ""
+        self._range, self._several = "", False
         self._shown: Shown | str = ""
         self._at: float | None = None
         self._areas: list[Area] = []
@@ -57,7 +57,7 @@ class Curves(GivenLines, can_focus=True):
 
     def on_mount(self) -> None:
         """Ask, and again when there are new values to see."""
-        self._range = next(iter(self.ranges()))
+        self._range, self._several = next(iter(self.ranges())), len(self.ranges()) > 1
         self.set_interval(SOONEST, self._go_on)
         self.ask()
 
@@ -68,6 +68,10 @@ class Curves(GivenLines, can_focus=True):
     def on_resize(self) -> None:
         """Draw for the new size."""
         self.update()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Whether there is another range to show: a task that has just started has one."""
+        return self._several if action == "range" else super().check_action(action, parameters)
 
     def on_click(self, event: events.Click) -> None:
         """Set the cursor where the mouse is."""
@@ -113,6 +117,9 @@ class Curves(GivenLines, can_focus=True):
         if breaker is not self._breaker or not self.is_mounted:
             return
         self._breaker, self._shown = None, found
+        if self._several != (several := len(self.ranges()) > 1):
+            self._several = several
+            self.refresh_bindings()
         if isinstance(found, str) or found.is_live:
             self._due = time.monotonic() + max(SOONEST, min(LATEST, span / POINTS))
         self.update()
@@ -150,7 +157,7 @@ class Curves(GivenLines, can_focus=True):
             ago = f", {format_duration(self._shown.end - self._at)} ago" if self._shown.is_live else ""
             words, style = f"{format_moment(self._at, 'seconds')}{ago}", "cursor"
         else:
-            words, style = "< > time   ← → values", "dim"
+            words, style = "< > time   " * self._several + "← → values", "dim"
         room = width - sum(len(text) for text, _ in pieces) - 2
         return [*pieces, (("  " + words.rjust(room)) if len(words) <= room else "", style)]
 

@@ -202,7 +202,7 @@ def folded(text: str, width: int, most: int) -> list[str]:
             lines[-1] += f" {word}"
             continue
         while cell_len(word) > width:
-            end = max(1, _fitting(word, 0, width))
+            end = max(1, fitting(word, 0, width))
             lines.append(word[:end])
             word = word[end:]  # noqa: PLW2901 - the rest of it
         lines.append(word)
@@ -231,7 +231,7 @@ def wrapped(pieces: list[Piece], width: int) -> Iterator[list[Piece]]:
     for text, style in pieces:
         begin = 0
         while begin < len(text):
-            end = begin + left if text.isascii() else _fitting(text, begin, left)
+            end = begin + left if text.isascii() else fitting(text, begin, left)
             part = text[begin:end] or (text[begin] if left == width else "")
             if part:
                 row.append((part, style))
@@ -244,7 +244,7 @@ def wrapped(pieces: list[Piece], width: int) -> Iterator[list[Piece]]:
         yield row
 
 
-def _fitting(text: str, begin: int, width: int) -> int:
+def fitting(text: str, begin: int, width: int) -> int:
     """Up to where the text fits in so many columns."""
     for end in range(begin, len(text)):
         width -= cell_len(text[end])

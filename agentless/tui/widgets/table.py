@@ -214,7 +214,9 @@ class Titles(Widget):
         marked = self._table.sorted_by
         before = " " * len(MARK) if self._table.body.marks else ""
         titles = (
-            fitted(column.title + marked[:1] * (marked[1:] == column.title), width, right=column.right)
+            fitted(f"{column.title[: width - 1]}{marked[0]}", width, right=column.right)
+            if marked and marked[1:] == column.title
+            else fitted(column.title, width, right=column.right)
             for column, width in self._table.heading()
         )
         return Content(before + (" " * GAP).join(titles))

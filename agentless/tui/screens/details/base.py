@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
-from textual.widgets import Static
 
 from agentless.client.client import Breaker, BrokenOff
 from agentless.errors import AgentlessError
@@ -19,7 +18,7 @@ from agentless.tui.screens.details.parts import Part
 from agentless.tui.widgets.curves import Curves
 from agentless.tui.widgets.ending import EndingScroll
 from agentless.tui.widgets.footer import KeyLine
-from agentless.tui.widgets.lines import content
+from agentless.tui.widgets.hanging import Hanging
 
 
 class Details(Screen[None]):
@@ -43,9 +42,9 @@ class Details(Screen[None]):
     def compose(self) -> ComposeResult:
         curves = list(self.curves())
         with EndingScroll(can_focus=not curves):  # else a click beside the curves took their keys away
-            yield Static(id="known")
+            yield Hanging(id="known")
             yield from curves
-            asked = Static(id="asked")
+            asked = Hanging(id="asked")
             asked.display = False  # an empty text took a line
             yield asked
         yield KeyLine()
@@ -67,7 +66,7 @@ class Details(Screen[None]):
     def cluster_changed(self, changed: set[str]) -> None:
         """Show what is known now."""
         if changed & self.KINDS and self.is_mounted:
-            self.query_one("#known", Static).update(content(*self.known()))
+            self.query_one("#known", Hanging).show(self.known())
 
     def action_scroll(self, by: int) -> None:
         self.query_one(EndingScroll).scroll_relative(y=by, animate=False)
@@ -95,9 +94,9 @@ class Details(Screen[None]):
 
     def _show_asked(self, parts: list[Part]) -> None:
         if self.is_mounted:
-            asked = self.query_one("#asked", Static)
+            asked = self.query_one("#asked", Hanging)
             asked.display = bool(parts)
-            asked.update(content(*parts))
+            asked.show(parts)
 
     def get(self, path: str, **query: object) -> Any:
         """The answer to a request, or the sentence why there is none."""

@@ -7,7 +7,6 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.widgets import Static
 
 from agentless.client.words import cause_of, free_gpus, gpus_by_type, in_use, local, nodes_out, ran, state, where, why
 from agentless.model.text import printable
@@ -20,6 +19,7 @@ from agentless.tui.screens.view import TaskListView
 from agentless.tui.widgets import look
 from agentless.tui.widgets.ending import EndingScroll
 from agentless.tui.widgets.footer import KeyLine
+from agentless.tui.widgets.hanging import Hanging
 from agentless.tui.widgets.lines import fitted
 from agentless.tui.widgets.table import Table, TableColumn
 
@@ -81,10 +81,10 @@ class ClusterDetails(Details):
         self._asked_about = self._about()
 
     def compose(self) -> ComposeResult:
-        yield Static(id="known", markup=False)
+        yield Hanging(id="known")
         yield self.tasks
         with EndingScroll():
-            yield Static(id="asked", markup=False)
+            yield Hanging(id="asked")
         yield KeyLine()
 
     @property

@@ -27,6 +27,9 @@ from agentless.tui.widgets import look
 from agentless.tui.widgets.curves import Curves
 from agentless.tui.widgets.lines import fitted
 
+LEAST = 16
+"""The least columns of words behind the numbers of a GPU: others stand below them."""
+
 
 class NodeDetails(Details):
     """A node: its hardware, its GPUs, its readings over time, and the checks of `doctor`."""
@@ -72,9 +75,12 @@ class NodeDetails(Details):
             start = f"  {gpu_number(gpu)} {printable(gpu_column(gpu))}  "
             numbers = f"{look.of(gpu['utilization_pct'], '%'):>5} {memory_in_use(gpu):>13}  "
             words = gpu_reason(gpu) if gpu["intruders"] else look.who(gpu, self.cluster)
+            room = width - cell_len(start) - 10 - cell_len(numbers)
+            below = "\n    " if words and room < LEAST else ""
             if gpu["state"] == "allocated" and not gpu["intruders"]:  # else it is a reason: shown in full
-                words = fitted(words, max(10, width - cell_len(start) - 10 - cell_len(numbers))).rstrip()
-            parts += [start, (f"{gpu_state(gpu):10}", colour_of(gpu["state"])), numbers, f"{printable(words)}\n"]
+                words = fitted(words, width - 4 if below else room).rstrip()
+            state = (f"{gpu_state(gpu):10}", colour_of(gpu["state"]))
+            parts += [start, state, numbers.rstrip() if below else numbers, f"{below}{printable(words)}\n"]
         return parts
 
     def on_resize(self) -> None:

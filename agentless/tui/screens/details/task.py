@@ -49,6 +49,7 @@ from agentless.tui.screens.logs.screen import LogScreen
 from agentless.tui.widgets import look
 from agentless.tui.widgets.ending import EndingScroll
 from agentless.tui.widgets.footer import KeyLine
+from agentless.tui.widgets.hanging import hung
 from agentless.tui.widgets.lines import content, wrapped
 from agentless.tui.widgets.tabs import Tabs
 
@@ -65,6 +66,8 @@ LAST = 10
 """The last lines of the log below the summary."""
 _FROM = (("Mounts", "mounts", "source"), ("Volumes", "volumes", "name"), ("Uploads", "uploads", "source"))
 """What a task gets: the title, the field of its spec, and what says where that comes from."""
+_AS_IT_IS = ("log", "script")
+"""The tabs whose lines are somebody's text."""
 _SCRIPT = "│ "
 """Before each row of a script."""
 AGAIN = 2.0
@@ -305,10 +308,13 @@ class TaskDetails(Details):
             content((f"{title.strip()}  ", "bold"), (state(task), colour_of(task["state"])))
         )
         name = self._tabs.current
-        parts = [*self.known(), *self._output()] if name == "summary" else self._asked.get(name, [("Loading …", "dim")])
-        if name == "script":
-            parts = _barred(parts, self.size.width - 3)
-        self.query_one("#shown", Static).update(content(*parts))
+        width = self.size.width - 3
+        known = self.known() if name == "summary" else self._asked.get(name, [("Loading …", "dim")])
+        if name in _AS_IT_IS:
+            text = content(*(_barred(known, width) if name == "script" else known))
+        else:
+            text = hung(content(*known), width)
+        self.query_one("#shown", Static).update(text + content(*self._output()) if name == "summary" else text)
 
     def _last_output(self) -> list[tuple[int, bytes]] | str:
         """The end of its log, or why there is none."""

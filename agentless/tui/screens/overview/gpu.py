@@ -168,14 +168,15 @@ class GpuPainter:
 def legend(metric: Metric, states: Collection[str], cell: int, width: int) -> list[Piece]:
     """What the colours and signs of a heat map mean: those of the states that there are, and fit."""
     pieces: list[Piece] = [(f"{metric.name} {metric.unit} ", "strong")]
-    for level in range(5):
+    signs = [(f"{sign} ", state, look.style_of(state)) for state, sign in look.SIGNS.items() if state in states]
+    scale = sum(len(f"  {sign}{state}") for sign, state, _ in signs) + len(pieces[0][0]) + 3 * 5
+    for level in range(5) if scale <= width else (0, 4):  # the signs are a riddle without words, the scale is none
         if cell == 1:
             share = level / 5 + 0.1
             pieces += [(look.height(share * 100), metric.style(share)), (f"{level * 20} ", "dim")]
         else:
             pieces += [(f"{level * 20:>2}", look.level_style(level / 5 + 0.1, warms=metric.warms)), (" ", "")]
     left = width - sum(cell_len(text) for text, _ in pieces)
-    signs = [(f"{sign} ", state, look.style_of(state)) for state, sign in look.SIGNS.items() if state in states]
     keys = [("M ", "another number", "strong"), ("L ", "group by label", "strong")]
     for sign, words, style in (*signs, *keys):
         if len(sign) + len(words) + 2 <= left:

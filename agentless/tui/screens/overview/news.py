@@ -131,16 +131,17 @@ class News(GivenLines, can_focus=False):
                 sign = ("  ", "")
 
     def _of_queue(self, queue: list[Row], width: int) -> Iterator[list[Piece]]:
+        """In the order of their starts: a short task may start before those ahead of it."""
         waiting: dict[tuple[str, str], list[Row]] = {}
         for task in sorted(queue, key=_start):
             waiting.setdefault((task["batch"], task["reason"] or ""), []).append(task)
         for at, ((batch, reason), (task, *others)) in enumerate(waiting.items()):
-            place, when = look.of(task["position"], ""), starts(task) or ""
+            when = starts(task) or ""
             if not at and task["state"] == "pending":
                 when = f"next, {when or 'start unknown'}"
             wants = f": {len(others) + 1} of {batch} pending" if others else f" needs {where(task)}"
             name = f" {task['name']}" if task["name"] else ""
-            head = fitted(f"{place:>2} {self._cluster.who(task['owner'])}{name}{wants}", width - len(when) - 1)
+            head = fitted(f" {self._cluster.who(task['owner'])}{name}{wants}", width - len(when) - 1)
             yield [(head, "warn" if at else "strong"), (f" {when}", "strong")]
             for line in folded(reason, width - 3, MOST):
                 yield [("   " + line, "dim")]

@@ -36,14 +36,13 @@ class NodePainter:
         node, style = self._node(name)
         style = "sick" if is_bad(node) else style
         state = printable(node_state(node))
-        right = f" {' · '.join(self._free(node, gpus))} " if node["gpus"] else ""
+        free = self._free(node, gpus) if node["gpus"] else []
+        rights = [f" {' · '.join(free[:some])} " for some in range(len(free), 0, -1)]
+        rights += [f" {look.free_words(node, self._cluster)} "] if node["gpus"] else []
         left = fitted(printable(name), min(cell_len(name), max(0, width - 6)))
         room = width - 5 - cell_len(left)
         words = fitted(state, min(cell_len(state), max(0, room - 1)))
-        if cell_len(words) + cell_len(right) + 2 > room:
-            right = f" {look.free_words(node, self._cluster)} " if node["gpus"] else ""
-        if cell_len(words) + cell_len(right) + 2 > room:
-            right = ""
+        right = next((each for each in rights if cell_len(words) + cell_len(each) + 2 <= room), "")
         line = max(0, width - 5 - cell_len(left) - cell_len(words) - cell_len(right))
         return [
             ("┌ ", "dim"), (left, look.style_of_name(node)), (" ", ""), (words, style), (" ", ""),

@@ -44,13 +44,13 @@ class Use(GivenLines, can_focus=False):
             return
         title: list[Piece] = [
             ("All GPUs ", "strong"),
-            ("━ utilization", "util"),
+            ("━u utilization", "util"),
             (f" {look.of(self._now.utilization, '%')}  ", ""),
-            ("━ memory", "mem"),
+            ("━m memory", "mem"),
             (f" {look.of(self._now.memory, '%')}", ""),
         ]
         drawn = plot(
-            [Series("memory", self._series[1], "mem"), Series("utilization", self._series[0], "util")],
+            [Series("memory", self._series[1], "mem", "m"), Series("utilization", self._series[0], "util", "u")],
             width - 1,
             height - 1,
             top=100.0,

@@ -10,7 +10,7 @@ from textual.binding import Binding, BindingType
 
 from agentless.client import history
 from agentless.client.panels import drawn
-from agentless.client.words import or_dash, percent, used_in_all
+from agentless.client.words import or_dash, share, used_in_all
 from agentless.model.usage.figures import BY
 from agentless.tui.data.cluster import ClusterState, Row
 from agentless.tui.screens.reports.base import SpannedReport
@@ -20,8 +20,6 @@ from agentless.tui.widgets.lines import Piece, fitted
 SPANS = {"24 hours": 86400.0, "7 days": 7 * 86400.0, "30 days": 30 * 86400.0}
 NUMBERS, LENT = 34, 8
 """The width of the numbers behind a bar, and of one more column."""
-WIDE = 76
-"""The least width for the sum beside the title."""
 HEIGHT = 12
 """The lines of the plot, with its title."""
 
@@ -52,7 +50,8 @@ class UsageReport(SpannedReport):
         rows = found["rows"]
         title = (f"Usage by {self._by}, last {self.span}: ", "strong")
         words = (used_in_all(found), "")
-        lines: list[Sequence[Piece]] = [*([[title, words]] if width >= WIDE else [[title], [words]]), []]
+        is_wide = width >= len(title[0]) + len(words[0])
+        lines: list[Sequence[Piece]] = [*([[title, words]] if is_wide else [[title], [words]]), []]
         if not rows:
             return [*lines, [("No tasks ran since then", "dim")]]
         names = min(max(len(row["name"]) for row in rows), max(10, width // 3))
@@ -72,6 +71,6 @@ def _row(row: Row, names: int, bar: int, most: float, *, lends: bool) -> list[Pi
     return [
         (fitted(row["name"], names) + " ", "held"),
         *look.bar(row["gpu_hours"] / most, bar, "util"),
-        (f" {row['gpu_hours']:>12,.2f}{percent(row['share']):>8}{row['tasks']:>8,}", ""),
+        (f" {row['gpu_hours']:>12,.2f}{share(row):>8}{row['tasks']:>8,}", ""),
         (f"{or_dash(row['utilization_pct'], '%'):>6}" + f"{lent:>{LENT}}" * lends, "dim"),
     ]
