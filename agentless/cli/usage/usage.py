@@ -16,7 +16,7 @@ from agentless.cli.client import client
 from agentless.cli.formats import Kind, Output
 from agentless.cli.output import print_line, say
 from agentless.cli.pager import paged
-from agentless.cli.table import Column
+from agentless.cli.table import Column, wrapped
 from agentless.cli.usage.chart import bars
 from agentless.client.console import in_font
 from agentless.client.words import or_dash, share, used_in_all
@@ -69,7 +69,8 @@ def usage(
 def _print_total(found: dict[str, Any]) -> None:
     if found["more"]:
         say(f"{found['more']:,} more rows with fewer GPU-hours")
-    say(f"Total: {used_in_all(found)}")
+    for line in wrapped(f"Total: {used_in_all(found)}", 0):
+        say(line)
 
 
 def _draw(found: dict[str, Any], period: str) -> None:

@@ -107,7 +107,8 @@ class Tasks(TaskListView):
     def _what(self, task: Row) -> Piece:
         reason = why(task) or (f"{task['node']} is unreachable" if self._is_unsure(task) else "")
         is_dim = task["ended_at"] or rank(task).startswith("└")
-        place = f"{where(task)} " if "WHERE" in self.table.hidden else ""
+        is_there = "WHERE" in self.table.hidden and task["state"] not in WAITING
+        place = f"{where(task)} " if is_there else ""
         words = (f"[{reason}] " if reason else "") + command_line(task)
         return place + self.named(task, words), "dim" if is_dim else ""
 
