@@ -74,7 +74,7 @@ def test_tasks_of_a_lost_state_folder_are_found_again_by_the_scripts_of_their_jo
     slurm.run("scontrol", "update", "nodename=c1,c2", "state=resume")
     assert end(cli, waits)[:2] == ("completed", 0)
     cli("kill", runs)
-    assert jobs(slurm, runs) == ["CANCELLED"]
+    assert jobs(slurm, runs) == ["FAILED"]
     shutil.rmtree(forged)
 
 
@@ -91,7 +91,7 @@ def test_a_job_that_is_newer_than_the_state_is_taken_back_by_itself(cli: Cli, sl
     until(lambda: [each["name"] for each in cli.get("/v1/tasks")] == ["newer"])
     assert state(cli, task) == "running"
     cli("kill", task)
-    assert jobs(slurm, task) == ["CANCELLED"]
+    assert jobs(slurm, task) == ["FAILED"]
 
 
 def forge(folder: Path, task: str) -> Path:
@@ -188,7 +188,7 @@ def test_an_element_of_an_array_is_put_back_recovered_and_removed_apart_from_the
     until(lambda: state(cli, tasks[1]) == "running" and cli("logs", tasks[1]).out.endswith("\n2\n"))
     assert state(cli, tasks[2]) == "running"
     listed = slurm.run("squeue", "--noheader", "--states=all", "--array", f"--jobs={','.join(jobs)}", "--format=%i %T")
-    assert dict(line.split() for line in listed.splitlines())[jobs[0]] in ("CANCELLED", "COMPLETING")
+    assert dict(line.split() for line in listed.splitlines())[jobs[0]] in ("CANCELLED", "COMPLETING", "FAILED")
     cli("kill", *tasks[1:])
 
 
