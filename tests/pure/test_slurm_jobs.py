@@ -193,6 +193,7 @@ def test_the_nodes_of_a_cluster_are_read_once_each() -> None:
     assert (second.state, second.gpus, second.reason) == ("drained", (("", 2),), "fan | broken")
     assert third.gpus == ()
     assert room([first, second, third]) == "; 3 of its 8 GPUs free now, 1 node out"
+    assert room([first, second, third], ["A100"]) == "; 1 of its 4 a100 GPUs free now, 1 node out"
     assert room([third]) == ""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 _OUT = frozenset({"down", "drain", "draining", "drained", "error", "fail", "failing", "future", "invalid", "maint",
                   "no_respond", "not_responding", "unknown"})  # fmt: skip
@@ -30,6 +30,11 @@ class ClusterNode:
     def is_out(self) -> bool:
         """Whether it gets no new jobs: it is drained or down."""
         return not _OUT.isdisjoint(self.state.split("+"))
+
+    def only(self, kind: str) -> ClusterNode:
+        """The node with its GPUs of one type alone."""
+        gpus, used = (tuple(each for each in of if each[0].lower() == kind) for of in (self.gpus, self.gpus_used))
+        return replace(self, gpus=gpus, gpus_used=used)
 
     @property
     def gpus_free(self) -> int:

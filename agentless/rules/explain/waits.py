@@ -107,12 +107,17 @@ def _end(task: Task, promise: Promise | None) -> float | None:
     return promise.start + within if promise and promise.firm and promise.start is not None else None
 
 
-def room(nodes: Sequence[ClusterNode]) -> str:
-    """How many GPUs of a cluster are free, to go on with a sentence; empty if that is not known."""
+def room(nodes: Sequence[ClusterNode], types: Sequence[str] = ()) -> str:
+    """How many GPUs of a cluster are free, to go on with a sentence; empty if that is not known.
+
+    With types, those of the first, which is one that the cluster has.
+    """
+    kind = types[0].lower() if types else ""
+    nodes = [node.only(kind) for node in nodes] if kind else nodes
     if not (total := sum(count for node in nodes for _, count in node.gpus)):
         return ""
     out = sum(node.is_out for node in nodes)
-    return f"; {sum(node.gpus_free for node in nodes)} of its {counted(total, 'GPU')} free now" + (
+    return f"; {sum(node.gpus_free for node in nodes)} of its {counted(total, f'{kind} GPU'.lstrip())} free now" + (
         f", {counted(out, 'node')} out" if out else ""
     )
 
