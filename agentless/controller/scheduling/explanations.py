@@ -164,7 +164,8 @@ class Explanations:
         """What would happen to a task if it were submitted now; `members` are all specs of a gang."""
         if away := self._nodes.cluster_of(spec.needs):
             job = f"{spec.needs} on {spec.multinode.size} nodes" if spec.multinode else str(spec.needs)
-            words = f"{job} would be a job of {away.node.name}, which decides when it starts{room(away.inside, spec.needs.gpu_types)}"
+            free = room(away.inside, spec.needs.gpu_types)
+            words = f"{job} would be a job of {away.node.name}, which decides when it starts{free}"
             if missing := lacks(spec.needs, away.node.name, away.inside):
                 words = f"{job} would be refused: {missing}"
             words = unreachable(away.node.name, away.silence) if away.silence else words
