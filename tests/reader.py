@@ -28,7 +28,7 @@ _SAME = (
     (r"SHA256:\S+|GPU-[0-9a-f-]{36}|\?token=\S+", "KEY"),
     (r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d)?( ?UTC|Z|[+-]\d\d:\d\d)?|\w{3} \d\d-\d\d(?= )", "DATE"),
     (r"(Simulated|NVIDIA|RTX|[AH]100)( [\w-]+)*", "MODEL"),
-    (r"[\d.,]*\d(-simulated)?", "N"),
+    (r"<?[\d.,]*\d(-simulated)?", "N"),
     (r"N ?([KMGT]i?B?|B)\b", "SIZE"),
     (r"N[dhms]\b( N[hms]\b)*", "TIME"),
     (r"[▁▂▃▄▅▆▇█▏▎▍▌▋▊▉]+", "BAR"),

@@ -92,7 +92,8 @@ def test_on_the_linux_console_a_curve_is_of_half_blocks_and_what_is_around_it_is
     lines = texts(dotted([Series("", [0.0, 100.0] * 300, "line", band="band")], 30, 8, 100.0))
     assert {line.translate(signs)[5] for line in lines} == {"░", "_"}
     assert "░" * 10 in lines[0].translate(signs)
-    assert all(len(sign) == 1 and not 0x2800 <= ord(sign) < 0x2900 for sign in signs.values())
+    assert all(len(sign) == cell_len(chr(lacks)) for lacks, sign in signs.items())
+    assert not any(0x2800 <= ord(char) < 0x2900 for sign in signs.values() for char in sign)
     assert not in_font({"TERM": "xterm"})
     assert not in_font({"TERM": "linux", "TEXTUAL_DRIVER": "a page"})
 
