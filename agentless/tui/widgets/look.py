@@ -110,6 +110,12 @@ def kilowatts(used: float, most: float) -> str:
     return f"{used / 1000:.1f}/{most / 1000:.1f} kW"
 
 
+def load_share(gpu: Row) -> float | None:
+    """Its utilization, from 0 to 1."""
+    used: float | None = gpu["utilization_pct"]
+    return None if used is None else used / 100
+
+
 def memory_share(gpu: Row) -> float | None:
     """The share of its memory that is in use, from 0 to 1."""
     used, total = gpu["memory_used_mib"], gpu["memory_total_mib"]

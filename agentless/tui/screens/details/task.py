@@ -230,7 +230,7 @@ class TaskDetails(Details):
             parts += [
                 (gpu_place(gpu).ljust(15), "dim"),
                 "util ",
-                *meter(None if used is None else used / 100, wide, "utilization", alarm=self.cluster.is_wasted(gpu)),
+                *meter(look.load_share(gpu), wide, "utilization", alarm=self.cluster.is_wasted(gpu)),
                 f"{look.of(used, '%'):>5}",
                 "  " if is_wide else f"{more}\n{'':15}",
                 "mem  ",

@@ -48,14 +48,14 @@ def _percent(share: Callable[[Row], float | None]) -> Callable[[Row], float | No
     return lambda gpu: None if (found := share(gpu)) is None else found * 100
 
 
-def _of_100(field: str) -> Callable[[Row], float | None]:
-    return lambda gpu: None if gpu[field] is None else gpu[field] / 100
+def _of_100_degrees(gpu: Row) -> float | None:
+    return None if gpu["temperature_c"] is None else gpu["temperature_c"] / 100
 
 
 METRICS = (
-    Metric("utilization", "%", lambda gpu: gpu["utilization_pct"], _of_100("utilization_pct")),
+    Metric("utilization", "%", lambda gpu: gpu["utilization_pct"], look.load_share),
     Metric("memory", "%", _percent(look.memory_share), look.memory_share),
-    Metric("temperature", "C", lambda gpu: gpu["temperature_c"], _of_100("temperature_c"), warms=True),
+    Metric("temperature", "C", lambda gpu: gpu["temperature_c"], _of_100_degrees, warms=True),
     Metric("power", "% of its limit", _percent(look.power_share), look.power_share, warms=True),
 )
 
@@ -96,7 +96,7 @@ class GpuPainter:
         pieces: list[Piece] = [
             (f"{gpu_number(gpu):>3} ", f"strong {style}{chosen}"),
             (f"{UTIL} ", "dim"),
-            *look.bar(None if used is None else used / 100, bar, "util", alarm=self._cluster.is_wasted(gpu)),
+            *look.bar(look.load_share(gpu), bar, "util", alarm=self._cluster.is_wasted(gpu)),
             (f"{look.of(used, '%'):>5} ", ""),
             (f"{MEM} ", "dim"),
             *look.bar(share, bar, "mem", alarm=look.is_full(share)),
@@ -136,7 +136,7 @@ class GpuPainter:
     def _meter(self, label: str, gpu: Row, width: int) -> list[Piece]:
         used = gpu["utilization_pct"]
         if label == UTIL:
-            share, words, style = None if used is None else used / 100, look.of(used, "%"), "util"
+            share, words, style = look.load_share(gpu), look.of(used, "%"), "util"
             alarm = self._cluster.is_wasted(gpu)
         else:
             share, words, style = look.memory_share(gpu), memory_in_use(gpu), "mem"
